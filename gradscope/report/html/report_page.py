@@ -182,7 +182,7 @@ def _table(
             tuple(_cells(run.captured_steps[at], tab, report, is_near=at in near))
             for tab, at in enumerate(shown, start=1)
         ),
-        caption=_caption(len(run.captured_steps) - len(shown)),
+        caption=_caption(sum(row.tensors > 0 for row in run.captured_steps) - len(shown)),
     )
 
 
@@ -201,7 +201,7 @@ def _cells(
 
 def _caption(others: int) -> str:
     text = "The gradient of every tensor was measured at these steps. Each has its own tab."
-    if not others:
+    if others <= 0:
         return text
     shown = counted(others, "more captured step")
     return f"{text} Use gradscope report RECORDING --step N for {shown}."

@@ -166,9 +166,10 @@ def _axis(measure: Measure, values: Sequence[float]) -> Axis:
         return {"title": {"text": measure.title}, **ends}
     if band is None:
         return log_axis(measure.title, values)
-    ends = range_around([math.log10(value) for value in values], 0.0, log_band(band))
-    # Labels have room in what is shown, which is wider than the values where the band is.
-    return {**log_axis(measure.title, [10**end for end in ends]), "range": ends}
+    # What is shown is wider than the values: the labels of all of it must have room.
+    axis = log_axis(measure.title, (*values, 1.0, *band))
+    logarithms = [math.log10(value) for value in values]
+    return {**axis, "range": range_around(logarithms, 0.0, log_band(band))}
 
 
 def _trace(rows: Sequence[PairRow], measure: Measure) -> Trace:
