@@ -17,6 +17,8 @@ from gradscope.report.page import UNICODE
 from gradscope.report.parameter_names import folded_names
 
 _EVIDENCE_SHOWN = 4
+_TOLD_ELSEWHERE = frozenset({"batch", "batch_numbers", "line_is", "operation_is"})
+"""Measurements for programs: the message or a line of their own tells readers of them."""
 
 _NUMBER = re.compile(
     r"(?P<digits>-?\d[\d,]*(?:\.(?P<decimals>\d+))?)"
@@ -118,7 +120,7 @@ def evidence_text(finding: Finding) -> str:
     """Return the first of the measured numbers and limits that the message does not hold."""
     reported = [_NumberInText.of(match) for match in _NUMBER.finditer(finding.message)]
     parts = [
-        f"{name.replace('_', ' ')} = {_shown(value)}"
+        f"{_measure(name)} = {_shown(value)}"
         for name, value in _readable(finding)
         if value is not None and not _has_figure(value, finding.message, reported)
     ]
@@ -127,9 +129,23 @@ def evidence_text(finding: Finding) -> str:
     return ", ".join(parts)
 
 
+def batch_text(finding: Finding) -> str:
+    """Return which samples the step of a finding read, and their numbers; empty if unknown."""
+    told = {name: value for name, value in finding.evidence if isinstance(value, str)}
+    batch, numbers = told.get("batch", ""), told.get("batch_numbers", "")
+    return batch if numbers in batch else f"{batch}, {numbers}"
+
+
+def _measure(name: str) -> str:
+    """Return the name of a measurement as people say it: `powers of ten per layer`."""
+    return name.replace("decades", "powers of ten").replace("_", " ")
+
+
 def _readable(finding: Finding) -> Iterator[tuple[str, float | str | bool | None]]:
     """Yield the measurements, with operations under the names that users know."""
     for name, value in finding.evidence:
+        if name in _TOLD_ELSEWHERE and isinstance(value, str):
+            continue
         is_operation = name == "operation" and isinstance(value, str)
         yield name, operation_text(str(value)) if is_operation else value
 

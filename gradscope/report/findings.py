@@ -17,6 +17,7 @@ from gradscope.report.document import (
     section,
 )
 from gradscope.report.finding_phrasing import (
+    batch_text,
     consequence_text,
     evidence_text,
     parameter_text,
@@ -65,6 +66,7 @@ def finding_block(
     details = (
         ("parameters", parameter_text(finding, report)),
         ("measured", evidence_text(finding)),
+        ("batch", batch_text(finding)),
         ("explains", consequence_text(finding)),
         *beside,
     )

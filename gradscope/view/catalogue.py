@@ -131,7 +131,9 @@ class Catalogue:
                 known.overviews = tuple(map(read_overview, entry.paths))
                 known.error = ""
             except GradscopeError as error:
-                known.overviews, known.error = (), error.what
+                known.overviews = ()
+                # The list names the folder and where in it the file is.
+                known.error = error.what.replace(str(entry.paths[0].parent / "_")[:-1], "")
         judged = known.judged
         losses = known.overviews[0].losses if known.overviews else None
         return Listed(

@@ -2,6 +2,7 @@ import pytest
 
 from gradscope.recording.finding import Consequence, Finding, SkippedRule, Verdict
 from gradscope.report.finding_phrasing import (
+    batch_text,
     consequence_text,
     evidence_text,
     found_text,
@@ -41,6 +42,10 @@ def finding(message="m", **changes):
         ("raised ValueError: no", (("exception", "RuntimeError: no"), ("rows", 2)), "rows = 2"),
         ("the mean is 0", (("operation", "MeanBackward1"), ("share", 1.0)), "share = 1"),
         ("exp overflows", (("operation", "exp"), ("dtype", "float16")), "dtype = float16"),
+        ("it shrinks", (("decades_limit", 4.0), ("decades_per_layer", 0.25)),
+         "powers of ten limit = 4, powers of ten per layer = 0.25"),
+        ("the loss is NaN", (("line_is", "matched"), ("batch", "sample 3 of loader")), ""),
+        ("the loss jumps", (("batch", 7),), "batch = 7"),
         ("it is held", (("held_by_optimizer", True), ("frozen", False), ("group", None)),
          "held by optimizer = yes, frozen = no"),
     ],
@@ -113,3 +118,11 @@ def test_silence_is_no_verdict(report, recording):
     assert verdict_text(judged) == "No findings: 2 rules ran."
     unable = Verdict(skipped=(SkippedRule(rule="GS105", reason="ignored"),))
     assert verdict_text(Report.from_recording(recording, unable)) == "No rule ran: 1 skipped."
+
+
+def test_a_batch_is_told_with_its_numbers_once():
+    samples = (("batch", "samples 8, 3 of loader"), ("batch_numbers", "min -1, max 2"))
+    assert batch_text(finding("m", evidence=samples)) == "samples 8, 3 of loader, min -1, max 2"
+    unnamed = (("batch", "batch of 4, min -1, max 2"), ("batch_numbers", "min -1, max 2"))
+    assert batch_text(finding("m", evidence=unnamed)) == "batch of 4, min -1, max 2"
+    assert batch_text(finding("m", evidence=(("batch", 7),))) == ""

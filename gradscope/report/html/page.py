@@ -1,6 +1,7 @@
 """Writes a page: tabs in a template, with styles, scripts and data inside."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,7 +59,7 @@ class Tab:
 
 try:
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
     from plotly.offline import get_plotlyjs
 except ModuleNotFoundError as error:
     raise GradscopeError(
@@ -93,6 +94,7 @@ SERVED_STYLE = "served"
 """Scripts and style of pages that a server keeps current."""
 
 _ASSETS = files("gradscope.report.html") / "assets"
+_OPTION = re.compile(r"--[a-z][a-z-]*(?: \d+| N\b)?")
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
@@ -155,6 +157,11 @@ def plotly_script() -> str:
     return script
 
 
+def unbroken_options(text: str) -> Markup:
+    """Return text as HTML that never breaks a line inside `--step 3`."""
+    return Markup(_OPTION.sub(r'<span class="option">\g<0></span>', str(escape(text))))
+
+
 def _rendered(
     template: str, scripts: Sequence[str], served: Served | None, **values: object
 ) -> str:
@@ -166,6 +173,7 @@ def _rendered(
         lstrip_blocks=True,
     )
     environment.filters["plain"] = plain
+    environment.filters["unbroken_options"] = unbroken_options
     environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
     styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
     text = environment.get_template(template).render(

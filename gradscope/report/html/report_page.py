@@ -130,9 +130,10 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
         for position, row in reversed(list(enumerate(run.captured_steps)))
     }
     others = reversed(range(len(run.captured_steps)))
-    return list(
-        dict.fromkeys([*_near_findings(report, run), *last.values(), *first.values(), *others])
-    )
+    near = _near_findings(report, run)
+    found = dict.fromkeys([*near, *last.values(), *first.values(), *others])
+    # The end of a script leaves its last step without a backward pass: its tab would be empty.
+    return [at for at in found if at in near or run.captured_steps[at].tensors]
 
 
 def _near_findings(report: Report, run: TrainingRun) -> list[int]:
@@ -181,7 +182,7 @@ def _table(
             tuple(_cells(run.captured_steps[at], tab, report, is_near=at in near))
             for tab, at in enumerate(shown, start=1)
         ),
-        caption=_caption(len(run.captured_steps) - len(shown)),
+        caption=_caption(sum(row.tensors > 0 for row in run.captured_steps) - len(shown)),
     )
 
 
@@ -200,7 +201,7 @@ def _cells(
 
 def _caption(others: int) -> str:
     text = "The gradient of every tensor was measured at these steps. Each has its own tab."
-    if not others:
+    if others <= 0:
         return text
     shown = counted(others, "more captured step")
     return f"{text} Use gradscope report RECORDING --step N for {shown}."

@@ -37,7 +37,7 @@ from gradscope.report.document import (
 )
 from gradscope.report.finding_phrasing import found_text
 from gradscope.report.module_tree import label_of, parameter_sections, trend
-from gradscope.report.number_format import figure, short_count
+from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import (
     CURVE_NAMES,
@@ -120,7 +120,7 @@ def _models(report: Report) -> str:
     if (hidden := len(titles) - _OPTIMIZERS_SHOWN) > 0:
         names.append(f"{hidden:,} more")
     summary = report.summary
-    size = f"{short_count(summary.numel)} elements in {counted(summary.parameters, 'parameter')}"
+    size = f"{summary.numel:,} elements in {counted(summary.parameters, 'parameter')}"
     frozen = f", {summary.frozen:,} frozen" if summary.frozen else ""
     sizes = f"{size}{frozen}" if summary.parameters else ""
     return ": ".join(filter(None, (", ".join(names), sizes)))

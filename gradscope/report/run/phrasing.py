@@ -242,4 +242,6 @@ def captured_steps_text(run: TrainingRun) -> str:
     if not run.captured_steps:
         return ""
     steps = steps_text(row.step for row in run.captured_steps)
-    return f"{steps}: gradscope report RECORDING --step {run.captured_steps[-1].step}"
+    # The end of a script leaves its last step without a backward pass.
+    measured = [row for row in run.captured_steps if row.tensors] or run.captured_steps
+    return f"{steps}: gradscope report RECORDING --step {measured[-1].step}"

@@ -73,3 +73,15 @@ def test_the_captured_steps_closest_to_a_finding_come_first():
     assert titles(report) == ["train.py", "step 9", "step 0", "step 4", "step 14"]
     (table,) = run_tabs(report, report.training_run)[0].texts.summaries
     assert [row[1].text for row in table.rows] == ["near a finding", "", "", ""]
+
+
+def test_a_step_that_the_end_of_the_script_left_unmeasured_has_no_tab():
+    run = captured_at(0, 3)
+    *others, last = run.captured_steps
+    empty = replace(last, recording=replace(last.recording, tensor_stats=()))
+    report = report_of(replace(run, captured_steps=(*others, empty)))
+    assert titles(report) == ["train.py", "step 0"]
+    (table,) = run_tabs(report, report.training_run)[0].texts.summaries
+    assert "more captured" not in table.caption
+    shown = [fact.text for fact in run_tabs(report, report.training_run)[0].texts.facts]
+    assert any("--step 0" in text for text in shown)

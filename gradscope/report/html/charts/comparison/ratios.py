@@ -164,9 +164,10 @@ def _axis(measure: Measure, values: Sequence[float]) -> Axis:
     if not measure.is_log:
         ends = {} if band is None else {"range": range_around(values, 1.0, band)}
         return {"title": {"text": measure.title}, **ends}
-    axis = log_axis(measure.title, values)
     if band is None:
-        return axis
+        return log_axis(measure.title, values)
+    # What is shown is wider than the values: the labels of all of it must have room.
+    axis = log_axis(measure.title, (*values, 1.0, *band))
     logarithms = [math.log10(value) for value in values]
     return {**axis, "range": range_around(logarithms, 0.0, log_band(band))}
 
