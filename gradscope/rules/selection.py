@@ -11,7 +11,6 @@ from gradscope.rules.rule import FAMILIES, Rule, family_of
 from gradscope.rules.settings import Settings
 
 
-@lru_cache
 def rules_named(selector: str) -> tuple[type[Rule], ...]:
     """Return the rules of a code, prefix of codes, family or name.
 
@@ -20,15 +19,7 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
     """
     wanted = selector.strip()
     code = wanted.upper()
-    if code == "ALL":
-        return RULES
-    found = tuple(
-        rule
-        for rule in RULES
-        if (code.startswith("GS") and rule.code.startswith(code))
-        or wanted.lower() in (rule.name, family_of(rule.code))
-    )
-    if found:
+    if found := _named(wanted, RULES):
         return found
     if code in FAMILIES or wanted.lower() in FAMILIES.values():
         raise GradscopeError(
@@ -37,6 +28,20 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
     names = [*(rule.code for rule in RULES), *(rule.name for rule in RULES), *FAMILIES.values()]
     meant = suggestion(wanted, names) or suggestion(code, names)
     raise GradscopeError(f"no rule `{selector}`{meant}", help="gradscope rule lists every rule")
+
+
+@lru_cache
+def _named(wanted: str, rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ...]:
+    """Return those of the rules that a selector names; it is asked for each rule anew."""
+    code = wanted.upper()
+    if code == "ALL":
+        return rules
+    return tuple(
+        rule
+        for rule in rules
+        if (code.startswith("GS") and rule.code.startswith(code))
+        or wanted.lower() in (rule.name, family_of(rule.code))
+    )
 
 
 def suggestion(given: str, names: Iterable[str]) -> str:

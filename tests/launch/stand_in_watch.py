@@ -27,6 +27,7 @@ class TrainingWatch:
         on_step,
         sync_checks,
         room,
+        keeps_batches,
     ):
         spec = importlib.util.spec_from_file_location("runs", RUNS)
         module = importlib.util.module_from_spec(spec)
