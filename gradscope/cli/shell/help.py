@@ -60,8 +60,10 @@ class CommandHelp(TyperCommand):
 class ProgramHelp(TyperGroup):
     """The program, whose help page lists the commands."""
 
-    def main(self, *args: typing.Any, **settings: typing.Any) -> typing.NoReturn:  # noqa: ANN401 - as typer declares it
+    def main(self, *args: typing.Any, **settings: typing.Any) -> typing.Any:  # noqa: ANN401 - as typer declares it
         """Run the command line and exit; a wrong one is an error of one line."""
+        if not settings.get("standalone_mode", True):
+            return super().main(*args, **settings)
         try:
             code = super().main(*args, **{**settings, "standalone_mode": False})
         except UsageError as error:

@@ -144,7 +144,8 @@ class Readings:
         importance, jumps = 0.0, False
         if (loss := numbers.get("loss")) is not None:
             importance = self._rise(loss, recent.losses, _LEAST_JUMP)
-            jumps = importance > 0 and _is_outlier(list(recent.losses))
+            # A loss that is not finite is not among them: it is trouble of its own.
+            jumps = importance > 0 and isfinite(loss) and _is_outlier(list(recent.losses))
         if (norm := numbers.get("raw", numbers.get("norm"))) is not None:
             importance = max(importance, self._rise(norm, recent.norms, _SPIKE))
         return importance, jumps
