@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
@@ -19,6 +19,7 @@ from gradscope.recording.events import (
     ZeroEvent,
     only,
 )
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
@@ -92,6 +93,27 @@ class Training:
     def optimizers(self) -> tuple[TrainedOptimizer, ...]:
         """The optimizers of the run."""
         return self.recording.evidence_of(TrainedOptimizer)
+
+    def functions_of(self, recording: Recording) -> tuple[list[CustomFunctionRecord], list[Site]]:
+        """Return the checks of the custom functions in a captured step, and their lines.
+
+        They were made after the script. The lines come behind those of the captured step.
+        """
+        operations = {node.operation for node in recording.nodes}
+        sites: list[Site] = []
+
+        def moved(site: int | None) -> int | None:
+            if site is None:
+                return None
+            sites.append(self.recording.sites[site])
+            return len(recording.sites) + len(sites) - 1
+
+        records = [
+            replace(one, applied=moved(one.applied), backward=moved(one.backward))
+            for one in self.recording.evidence_of(CustomFunctionRecord)
+            if one.operation in operations and one.outcome != "unchecked"
+        ]
+        return records, sites
 
     @cached_property
     def is_untrained(self) -> bool:
