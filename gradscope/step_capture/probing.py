@@ -15,6 +15,7 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.derivatives import probe_derivatives
+from gradscope.probes.forward.custom_functions import custom_functions
 from gradscope.probes.forward.forward_values import note_forward
 from gradscope.probes.forward.nonfinite_origins import note_origins
 from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
@@ -141,10 +142,16 @@ class HalfPrecision:
 
 NOT_RUN_AGAIN = "a script's forward is not repeated"
 
+
+def _probe_functions(context: ProbeContext) -> str | None:
+    return "they are checked after a script" if custom_functions(context.capture.graph) else None
+
+
 _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": probe_attributes,
     "checkpoints": probe_checkpoints,
     "comparisons": probe_comparisons,
+    "custom functions": _probe_functions,
     "derivatives": probe_derivatives,
     "dropped": probe_dropped,
     "freezes": probe_freezes,

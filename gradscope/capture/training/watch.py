@@ -31,11 +31,14 @@ from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import StepWriter
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.training import RunEnding
+from gradscope.recording.evidence.training import EndingKind, RunEnding
 from gradscope.recording.meta import Header, run_header
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.recording.thinning.room import Room
 from gradscope.switch import NO_TENSORS, OFF
+
+_OVER: frozenset[EndingKind] = frozenset({"exited", "returned", "stopped"})
+"""Endings after which no code of a script runs."""
 
 
 class TrainingWatch:
@@ -285,9 +288,16 @@ class _Running:
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._steps.between.finish)
+        if ending is not None and ending.kind in _OVER:
+            self._patches.restore()  # what the functions call is no event of the training
+            self._guard.run(self._check_functions)
         self._guard.run(lambda: self._finish(ending))
         self._guard.active = False
         self.remove()
+
+    def _check_functions(self) -> None:
+        if self._training.captures is not None:
+            self._writer.note_functions(self._training.captures.check_functions())
 
     def _finish(self, ending: RunEnding | None) -> None:
         if unread := self._steps.between.weights.unread:
