@@ -20,6 +20,7 @@ from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWitho
 from gradscope.rules.accumulation.schedule_of_replaced_optimizer import (
     ScheduleOfReplacedOptimizer,
 )
+from gradscope.rules.accumulation.schedule_outruns_plan import ScheduleOutrunsPlan
 from gradscope.rules.accumulation.schedule_stepped_rarely import ScheduleSteppedRarely
 from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
 from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
@@ -180,6 +181,7 @@ RULES: tuple[type[Rule], ...] = (
     GradientsKeptByReference,
     ScheduleSteppedRarely,
     ScheduleOfReplacedOptimizer,
+    ScheduleOutrunsPlan,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
