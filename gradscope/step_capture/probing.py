@@ -10,7 +10,6 @@ from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.naming import is_flat
 from gradscope.capture.reading import is_plain
-from gradscope.capture.source.lines import created
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
@@ -200,9 +199,8 @@ def probe_captured_step(
 
 def _locations(context: ProbeContext) -> dict[int, int]:
     """Return the positions of the nodes' records, by sequence number."""
-    numbers = ((created(node), index) for index, node in enumerate(context.capture.graph.nodes))
-    first = context.position.first_node
-    return {number: first + index for number, index in numbers if number is not None}
+    numbers, first = context.capture.graph.by_number(), context.position.first_node
+    return {number: first + node for number, node in numbers.items()}
 
 
 def _probe_forward(context: ProbeContext, values: ForwardWatch) -> str | None:

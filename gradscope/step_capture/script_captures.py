@@ -408,7 +408,7 @@ class ScriptCaptures:
         if current is None:
             return
         current.watch.remove()
-        current.window.passed.update(current.capture.nodes_by_number())
+        current.window.passed.update(current.capture.graph.by_number())
         with DisableTorchFunction(), torch.no_grad():
             if not (current.window.is_full or self._records.knows(current.line)):
                 self._thoroughness.ask()

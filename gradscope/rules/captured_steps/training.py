@@ -25,7 +25,7 @@ from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
-from gradscope.rules.captured_steps.losses import losses_before, losses_from
+from gradscope.rules.captured_steps.losses import all_losses, losses_before, losses_from
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 
@@ -156,6 +156,7 @@ class Training:
             uncleared=self._uncleared(captured),
             losses=tuple(self._losses(captured)),
             losses_before=tuple(self._losses_before(captured)),
+            losses_of_line=tuple(self._losses_of_line(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
@@ -365,6 +366,10 @@ class Training:
     def _losses_before(self, captured: CapturedStep) -> Iterator[float]:
         backward = self._backward(captured)
         yield from () if backward is None else losses_before(self._events, backward)
+
+    def _losses_of_line(self, captured: CapturedStep) -> Iterator[float]:
+        backward = self._backward(captured)
+        yield from () if backward is None else all_losses(self._events, backward)
 
     @cached_property
     def _rates(self) -> dict[int, float]:

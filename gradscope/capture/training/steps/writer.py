@@ -308,4 +308,6 @@ def _rounded(step: int, finished: Finished) -> Iterator[RoundedUpdate]:
 def _reach(one: Measured) -> Reach:
     if one.gradient is None:
         return "none" if one.requires_grad else "frozen"
-    return "zero" if one.gradient == 0 else "gradient"
+    if one.gradient == 0:
+        return "zero" if one.requires_grad else "frozen"
+    return "gradient"
