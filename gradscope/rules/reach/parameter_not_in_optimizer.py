@@ -60,7 +60,9 @@ class ParameterNotInOptimizer(Rule):
         Unsafe: the parameters may be left out on purpose. The optimizer's line moves behind the
         line that made them, if both are in one block; otherwise that line is followed by
         `optimizer.add_param_group(…)`. `model.head.parameters()` becomes
-        `model.parameters()` if these are all that the optimizer lacks.
+        `model.parameters()` if these are all that the optimizer lacks. If it lacks a loss with
+        parameters of its own, it becomes `[*model.parameters(), *criterion.parameters()]`, provided
+        that one assignment above makes `criterion`.
 
     When it may be wrong:
         If another optimizer that was not recorded holds them.
