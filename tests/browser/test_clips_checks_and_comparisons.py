@@ -119,6 +119,7 @@ def test_small_logarithmic_axes_are_labelled_with_whole_numbers(show):
     assert {"0.1", "0.2", "0.5"} <= set(labels.all_text_contents())
 
 
+@pytest.mark.nightly
 def test_a_step_and_a_layer_of_a_clip_are_selected(show):
     page = show(render_clip_html([clipped()]))
     look_at_all(page)

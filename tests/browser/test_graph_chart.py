@@ -102,6 +102,7 @@ def test_a_click_opens_a_module_and_up_leads_out(show, report):
     expect(page.locator(".shown")).to_have_text("Model")
 
 
+@pytest.mark.nightly
 def test_keys_open_a_module_and_zoom(show, report):
     page = show(report)
     page.locator(".plan .vertex.module").nth(1).focus()

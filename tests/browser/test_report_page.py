@@ -103,6 +103,7 @@ def test_a_search_without_a_hit_says_so(show, stack):
     expect(told).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_tabs_switch_by_keys_between_reports(show, stack):
     page = show(tab_of(stack, "first"), tab_of(stack, "second"))
     page.get_by_role("tab", name="first").focus()
@@ -148,6 +149,7 @@ def test_what_is_printed_is_all_of_it_in_light(show, stack):
     assert all(drawn)
 
 
+@pytest.mark.nightly
 def test_every_tab_is_printed_with_whole_tables_in_the_width_of_paper(show, stack):
     page = show(tab_of(stack, "one"), tab_of(stack, "two"), width=1400)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -162,6 +164,7 @@ def test_every_tab_is_printed_with_whole_tables_in_the_width_of_paper(show, stac
     expect(page.locator("#panel-1")).to_be_hidden()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tab", some_on_push([0, 1], {1}))
 def test_a_narrow_page_does_not_scroll_sideways_and_breaks_no_words(show, tab):
     report = run_report()

@@ -146,6 +146,7 @@ def test_the_numbers_on_the_page_are_the_recordings(show):
     expect(curves.locator(".hovertext").first).to_contain_text(f"loss {short(1 / 7, 6)}")
 
 
+@pytest.mark.nightly
 def test_two_steps_are_compared_and_a_link_reopens_them(show):
     norms = [(1.0, 1.0), (1.0, 1.0), (0.5, 1e-3), (2.0, 1.0)]
     page = show(report_of(loop([1.0] * len(norms), norms), finding(step=2)))
@@ -207,6 +208,7 @@ def test_a_zoomed_heatmap_shows_finer_columns_and_two_steps_are_single_ones(show
     assert [text for text in headers if "step" in text] == ["step 1,001", "step 1,004"]
 
 
+@pytest.mark.nightly
 def test_a_look_opens_from_the_table(show):
     page = show(run_report())
     page.get_by_role("button", name="3", exact=True).click()

@@ -42,6 +42,7 @@ def script(body):
     return START + "\n".join(line.removeprefix(" " * 8) for line in lines) + "\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", some_on_push(SCRIPTS, 2))
 def test_a_traceback_is_that_of_python(name, gradscope_in, tmp_path):
     (tmp_path / "train.py").write_text(script(SCRIPTS[name]))
