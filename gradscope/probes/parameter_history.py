@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.naming import dtype_name
+from gradscope.capture.source.definitions import Registration
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.partial_unfreezing import partly_unfrozen
 from gradscope.recording.evidence.parameters import (
@@ -80,10 +82,18 @@ def _is_pretrained(module: object) -> bool:
 
 
 def _files(context: ProbeContext, parameters: Iterable[Tensor]) -> set[str]:
-    """Return the files that make some parameters, and the modules that own them."""
+    """Return the user's files that make some parameters, or call installed code that does."""
     registrations = map(context.definitions.registration, parameters)
-    lines = [None if one is None else one.line for one in registrations]
+    lines = [_users_line(context, one) for one in registrations if one is not None]
     return {line.code.co_filename for line in lines if line is not None}
+
+
+def _users_line(context: ProbeContext, registration: Registration) -> Line | None:
+    """Return the user's line that registered a parameter, or called what did."""
+    line, module = registration.line, registration.module()
+    if line is None or not is_installed(line.code.co_filename):
+        return line
+    return None if module is None else context.definitions.callers.get(module)
 
 
 def _lines_with(file: str, pattern: re.Pattern[str]) -> Iterator[Line]:

@@ -161,6 +161,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS322": (_STEP,),
     "GS323": (_BACKWARD,),
     "GS324": (_SCHEDULE, _STEP),
+    "GS325": (_SCHEDULE, _STEP),
+    "GS326": (_SCHEDULE, _EPOCH),
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),

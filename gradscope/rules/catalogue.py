@@ -17,6 +17,10 @@ from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwice
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
+from gradscope.rules.accumulation.schedule_of_replaced_optimizer import (
+    ScheduleOfReplacedOptimizer,
+)
+from gradscope.rules.accumulation.schedule_outruns_plan import ScheduleOutrunsPlan
 from gradscope.rules.accumulation.schedule_stepped_rarely import ScheduleSteppedRarely
 from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
 from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
@@ -176,6 +180,8 @@ RULES: tuple[type[Rule], ...] = (
     WeightsKeptByReference,
     GradientsKeptByReference,
     ScheduleSteppedRarely,
+    ScheduleOfReplacedOptimizer,
+    ScheduleOutrunsPlan,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

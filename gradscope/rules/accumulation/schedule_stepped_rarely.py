@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.windows import Series, Windows
+from gradscope.analysis.windows import Windows
 from gradscope.phrasing import short
-from gradscope.recording.events import SchedulerEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.schedules import planned_steps, scheduler_calls
 from gradscope.rules.rule import Rule
 
 _SHARE = 0.25
@@ -55,17 +55,17 @@ class ScheduleSteppedRarely(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if any(_planned(series) is not None for series in context.shared(Windows).series):
+        if any(planned_steps(series) is not None for series in context.shared(Windows).series):
             return None
         return "no learning-rate scheduler of the run has a planned length"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose schedule hardly begins."""
         for series in context.shared(Windows).series:
-            planned, steps = _planned(series), series.step_count
+            planned, steps = planned_steps(series), series.step_count
             if planned != steps or steps < _LEAST:
                 continue
-            calls = list(_calls(series))
+            calls = list(scheduler_calls(series))
             made = sum(count for _, count in calls)
             if not 0 < made < _SHARE * steps:
                 continue
@@ -88,15 +88,3 @@ class ScheduleSteppedRarely(Rule):
                 count=steps,
                 step=call.step,
             )
-
-
-def _planned(series: Series) -> int | None:
-    return None if series.record is None else series.record.planned_steps
-
-
-def _calls(series: Series) -> Iterator[tuple[SchedulerEvent, int]]:
-    """Yield the steps of the schedule between an optimizer's steps, with their number."""
-    for window in series.windows:
-        for event in only(SchedulerEvent, window.events):
-            if event.optimizer in (None, *series.optimizers):
-                yield event, window.count

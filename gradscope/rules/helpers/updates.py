@@ -106,7 +106,7 @@ class RateStretch:
     scheduler: SchedulerEvent | None
     """Call of a scheduler's `step` before these steps; None without one."""
     others_learn: bool
-    """Whether another optimizer of the run has a learning rate."""
+    """Whether another optimizer that has a learning rate steps in the same time."""
 
     @property
     def step_count(self) -> int:
@@ -136,7 +136,9 @@ def rate_stretches(
         [_rate(window.step, texts.get(window.step.step)) for window in series.windows]
         for series in windows.series
     ]
-    learning = sum(any(rates) for rates in all_rates)
+    learning = [
+        series for series, rates in zip(windows.series, all_rates, strict=True) if any(rates)
+    ]
     for series, rates in zip(windows.series, all_rates, strict=True):
         steps = [window.step for window in series.windows]
         known = [rate for rate in rates if rate is not None]
@@ -164,8 +166,18 @@ def rate_stretches(
                 highest=highest,
                 rate=max(known[-count:] if is_end else known[:count]),
                 scheduler=None if not before else before[-1 if is_end else 0],
-                others_learn=learning > any(rates),
+                others_learn=any(
+                    _overlap(other, series) for other in learning if other is not series
+                ),
             )
+
+
+def _overlap(one: Series, other: Series) -> bool:
+    (first, last), (begin, end) = (
+        (series.windows[0].step.position, series.windows[-1].step.position)
+        for series in (one, other)
+    )
+    return first <= end and begin <= last
 
 
 def _rate(step: StepEvent, text: str | None) -> float | None:
@@ -290,6 +302,38 @@ def rises_beyond_noise(losses: Sequence[float], before: Sequence[float]) -> bool
     spread = _spread([math.log(loss) for loss in losses])
     highest, usual = (math.log(of / start) for of in (max(later), median(later)))
     return highest > _SPREADS * spread or usual > max(math.log(_RISE), _LASTING_SPREADS * spread)
+
+
+_JUMP, _NEAR_START, _LEAST_LOSSES = 1.5, 0.98, 30
+"""Multiple of its first value to which a loss jumps that is driven off by the first steps; share of
+it below which a loss has come down at last; number of losses that tell it.
+"""
+
+
+def stays_up(losses: Sequence[float]) -> bool:
+    """Return whether the first steps of a training drive its loss up, and it never comes down.
+
+    The jump must exceed how much the last losses vary, by less if these lie well above the start.
+    Then neither a small first batch nor a loss that is meant to stay, as an adversary's, counts.
+
+    Args:
+        losses: All losses of a training, in order.
+    """
+    if len(losses) < _LEAST_LOSSES or not all(map(math.isfinite, losses)) or min(losses) <= 0:
+        return False
+    first, last = losses[0], losses[2 * len(losses) // 3 :]
+    later = sorted(losses[1:])
+    highest, low = max(losses[1 : _SOON + 1]), later[len(later) // 4]
+    if highest <= _JUMP * first or min(low, median(last)) < _NEAR_START * first:
+        return False
+    spreads = _SPREADS if median(last) < _WELL_ABOVE * first else _FEWER_SPREADS
+    return math.log(highest / first) > spreads * _spread([math.log(loss) for loss in last])
+
+
+_SOON, _WELL_ABOVE, _FEWER_SPREADS = 20, 1.25, 4.5
+"""Number of first steps within which a loss jumps; the multiple of its start that its last values
+reach if they are well above; and the spreads that the jump must exceed then.
+"""
 
 
 def _spread(values: Sequence[float]) -> float:

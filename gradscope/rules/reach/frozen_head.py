@@ -210,11 +210,16 @@ def _is_left_random(
 
 
 def _freeze(context: RuleContext, made: Site | None) -> Site | None:
-    """Return the last line that froze the head, judged by its file."""
+    """Return the last line that froze the head, judged by its file; any if that is installed."""
     lines = [context.site(record.site) for record in context.recording.evidence_of(FreezeRecord)]
-    here = [site for site in lines if site is not None and made is not None]
     return max(
-        (site for site in here if made is not None and site.file == made.file),
+        (
+            site
+            for site in lines
+            if site is not None
+            and made is not None
+            and (site.file == made.file or made.is_installed)
+        ),
         key=lambda site: site.line,
         default=None,
     )

@@ -1,0 +1,186 @@
+"""Finds lines of a script's source that can set ranks apart."""
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import code_at, nodes_within, tree_of
+
+_SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "default_rng"})
+
+_WRAPPERS = frozenset({"fully_shard", "parallelize_module", "FSDP", "FullyShardedDataParallel"})
+
+_MOST_LINES = 64
+"""Maximum number of lines of one kind in a file."""
+
+
+def written_lines(file: str) -> Iterator[tuple[str, Line]]:
+    """Yield lines of a file by kind.
+
+    Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
+    `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
+    a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap` and `unfreeze`.
+    """
+    counts: dict[str, int] = {}
+    seen = set[tuple[str, int]]()
+    for kind, number in _found(tree_of(file)):
+        if (kind, number) in seen or counts.get(kind, 0) >= _MOST_LINES:
+            continue
+        seen.add((kind, number))
+        counts[kind] = counts.get(kind, 0) + 1
+        code = code_at(file, number)
+        if code is not None:
+            yield kind, Line(code, number)
+
+
+def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for scope in _scopes(tree):
+        tainted = _gradients(scope)
+        for node in nodes_within(scope):
+            yield from _of_node(node, tainted)
+
+
+def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    match node:
+        case ast.Call():
+            yield from _of_call(node)
+            yield from _of_write(node, tainted)
+        case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+            yield from _of_assignment(node, target)
+            yield from _of_gradient(node, target, tainted)
+        case ast.If():
+            yield from _of_branch(node)
+        case ast.For(body=body) if any(_reduces(one) for one in body):
+            yield "reduce", node.lineno
+            conditions = (one for part in body for one in ast.walk(part) if isinstance(one, ast.If))
+            yield from (("reduce", one.lineno) for one in conditions)
+        case ast.With(items=items):
+            if any("no_sync" in ast.unparse(item.context_expr) for item in items):
+                yield "no-sync", node.lineno
+
+
+def _reduces(node: ast.stmt) -> bool:
+    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(_called(one).startswith("all_reduce") for one in calls)
+
+
+def _of_branch(node: ast.If) -> Iterator[tuple[str, int]]:
+    for one in (*node.body, *node.orelse):
+        if isinstance(one, ast.Continue | ast.Break | ast.Return):
+            yield "leave", one.lineno
+            yield "leave", node.lineno
+
+
+def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
+    yield tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
+    name = _called(node)
+    if name in _SEEDS:
+        yield "seed", node.lineno
+    if name in _WRAPPERS:
+        yield "wrap", node.lineno
+    if name == "set_requires_gradient_sync":
+        yield "no-sync", node.lineno
+    if name == "requires_grad_" and not _is_false(node.args):
+        yield "unfreeze", node.lineno
+
+
+def _of_write(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield a call that writes to a gradient or a weight in place."""
+    name = _called(node)
+    if not name.endswith("_") or name.endswith("__") or name == "requires_grad_":
+        return
+    if name.startswith("_foreach_"):
+        if any(_is_gradient(one, tainted) for one in node.args):
+            yield "gradient", node.lineno
+        return
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if owner is not None:
+        yield "gradient" if _is_gradient(owner, tainted) else "weight", node.lineno
+
+
+def _of_assignment(node: ast.Assign | ast.AugAssign, target: ast.expr) -> Iterator[tuple[str, int]]:
+    match target:
+        case ast.Subscript(slice=ast.Constant(value="lr")):
+            yield "rate", node.lineno
+        case ast.Attribute(attr="requires_grad") if not _is_constant(node.value, False):
+            yield "unfreeze", node.lineno
+        case ast.Attribute(attr="data"):
+            yield "weight", node.lineno
+
+
+def _of_gradient(
+    node: ast.Assign | ast.AugAssign, target: ast.expr, tainted: set[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield an assignment that writes to a gradient."""
+    is_set = isinstance(target, ast.Attribute) and target.attr == "grad"
+    is_changed = isinstance(node, ast.AugAssign) and _is_gradient(target, tainted)
+    if is_changed or (is_set and not _is_constant(node.value, None)):
+        yield "gradient", node.lineno
+
+
+def _is_constant(value: ast.expr, constant: object) -> bool:
+    return isinstance(value, ast.Constant) and value.value is constant
+
+
+def _gradients(scope: ast.AST) -> set[str]:
+    """Return the variables of a scope that hold gradients, or lists of them."""
+    tainted: set[str] = set()
+    for _ in range(3):
+        for node in nodes_within(scope):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    pairs = [(name, value)]
+                case ast.For(target=ast.Name(id=name), iter=value):
+                    pairs = [(name, value)]
+                case ast.For(target=ast.Tuple(elts=elements), iter=value):
+                    pairs = [(e.id, value) for e in elements if isinstance(e, ast.Name)]
+                case _:
+                    continue
+            tainted |= {name for name, value in pairs if _holds_gradient(value, tainted)}
+    return tainted
+
+
+def _holds_gradient(value: ast.expr, tainted: set[str]) -> bool:
+    """Return whether a value is a gradient or a list of gradients, and not computed from them."""
+    match value:
+        case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner):
+            return _holds_gradient(inner, tainted)
+        case ast.Call(func=ast.Attribute(value=owner, attr="to_local" | "view" | "flatten")):
+            return _holds_gradient(owner, tainted)
+        case ast.Call(func=ast.Name(id="list" | "zip" | "enumerate"), args=args):
+            return any(_holds_gradient(one, tainted) for one in args)
+    return _is_gradient(value, tainted)
+
+
+def _is_gradient(value: ast.expr, tainted: set[str]) -> bool:
+    match value:
+        case ast.Attribute(attr="grad"):
+            return True
+        case ast.Attribute(value=owner, attr="data" | "_local_tensor"):
+            return _is_gradient(owner, tainted)
+        case ast.Call(func=ast.Attribute(value=owner, attr="to_local")):
+            return _is_gradient(owner, tainted)
+        case ast.Subscript(value=owner):
+            return _is_gradient(owner, tainted)
+        case ast.IfExp(body=one, orelse=other):
+            return _is_gradient(one, tainted) or _is_gradient(other, tainted)
+        case ast.Name(id=name):
+            return name in tainted
+    return False
+
+
+def _is_false(args: list[ast.expr]) -> bool:
+    return bool(args) and _is_constant(args[0], False)
