@@ -1,6 +1,6 @@
 """GS704: terms of the loss that train nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,7 +42,8 @@ class LossTermWithoutGradient(Rule):
         The sums between the loss and its terms are those operations that only weights, means and
         further sums separate from it. A term that is detached may also be added for each example,
         before their mean, such as a log-determinant to a log-likelihood. A term without a gradient
-        enters such a sum after a cut, and was computed from parameters that the step trains.
+        enters such a sum after a cut, and was computed from parameters that the step trains. If
+        several cuts make a term a constant, the finding is at the last of them.
         Nothing is measured in numbers, so there is no threshold. A number that was read by `item()`
         is recognized by its value, or by the sum of all numbers of the line, times a weight of at
         most three digits. A term with a gradient is reported if none of the parameters behind it is
@@ -83,13 +84,16 @@ class LossTermWithoutGradient(Rule):
         """Yield a finding for every term without a gradient."""
         sums = sums_of_loss(context)
         of_examples = sums_of_examples(context)
+        found: dict[int, list[tuple[PathCutRecord, tuple[int, ...]]]] = {}
         for cut, parameters in path_cuts(context):
             known = {**sums, **of_examples} if cut.kind == "detach" else sums
             entered = [node for node in (*cut.joins, *cut.read_into) if node in known]
             if entered and len(entered) == len(cut.joins) + len(cut.read_into):
                 terms = [node for node in entered if not self._corrects(context, cut, node)]
                 if terms:
-                    yield self._finding(context, cut, parameters, terms[0])
+                    found.setdefault(terms[0], []).append((cut, parameters))
+        for term, cuts in found.items():
+            yield self._finding(context, cuts, term)
         if context.run is not None and context.run.is_stepped:
             yield from self._of_strangers(context, context.run, sums)
             yield from self._of_other_networks(context, context.run, sums)
@@ -193,9 +197,16 @@ class LossTermWithoutGradient(Rule):
         return not others.isdisjoint(cut.origins)
 
     def _finding(
-        self, context: RuleContext, cut: PathCutRecord, parameters: tuple[int, ...], term: int
+        self,
+        context: RuleContext,
+        cuts: Sequence[tuple[PathCutRecord, tuple[int, ...]]],
+        term: int,
     ) -> Finding:
+        """Return the finding for a term, at the last of the cuts that make it a constant."""
         total = context.recording.nodes[term]
+        cut = cuts[-1][0]
+        parameters = sorted({index for _, behind in cuts for index in behind})
+        sites = dict.fromkeys(one.site for one, _ in cuts if one.site != cut.site)
         is_derivative = cut.operation == "autograd.grad"
         return self.finding(
             context,
@@ -208,6 +219,7 @@ class LossTermWithoutGradient(Rule):
                 context.related(total.site, "it is added to the loss here")
                 if total.site != cut.site
                 else None,
+                *(context.related(one, "another part of it is cut off here") for one in sites),
             ),
             parameters=parameters,
             evidence={"operation": cut.operation, "parameters_behind": len(parameters)},

@@ -385,3 +385,27 @@ def test_baseline_that_is_subtracted_from_every_example_is_fine(findings_of):
         return (gain * target.squeeze(1)).mean()
 
     assert not told(findings_of(model, (X, Y), loss))
+
+
+def clipped_policy(take_ratio):
+    """Return the loss of PPO; its advantage is a constant as it has to be."""
+
+    def loss(output, target):
+        logits, value = output[:, :3].log_softmax(1), output[:, 3]
+        advantage = (target.squeeze(1) - value).detach()
+        ratio = take_ratio((logits[:, 0] - logits[:, 0].detach() - 0.1 * target.squeeze(1)).exp())
+        policy = -torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+        return policy + 0.5 * (value - target.squeeze(1)).square().mean() - 0.01 * logits.mean()
+
+    return loss
+
+
+def test_term_of_several_constants_is_one_finding_at_the_last_of_them(findings_of):
+    loss = clipped_policy(lambda ratio: ratio.detach())
+    (found,) = told(findings_of(network(4), (X, Y), loss))
+    assert found.location.source == "loss = clipped_policy(lambda ratio: ratio.detach())"
+    assert "advantage =" in "".join(one.source for one in found.related)
+
+
+def test_advantage_that_is_a_constant_is_fine(findings_of):
+    assert not told(findings_of(network(4), (X, Y), clipped_policy(lambda ratio: ratio)))
