@@ -52,10 +52,21 @@ class Subtrees:
         found: dict[tuple[int | None, int], Part] = {}
         for index in sorted(wanted):
             record = self.recording.parameters[index]
-            whole = [m for m in self.lineage(record.module) if self.trainable[m] <= wanted]
+            whole = [
+                module
+                for module in self.lineage(record.module)
+                if self.trainable[module] <= wanted and not self._is_partial_root(module)
+            ]
             part = self._module(whole[-1]) if whole else _alone(record)
             found.setdefault((part.module, -1 if whole else index), part)
         return tuple(found.values())
+
+    def _is_partial_root(self, module: int) -> bool:
+        """Return whether a module without a path, as a script is, lacks modules beside it."""
+        if self.recording.modules[module].path:
+            return False
+        trainable = sum(one.requires_grad for one in self.recording.parameters)
+        return len(self.trainable[module]) < trainable
 
     def _module(self, index: int) -> Part:
         module = self.recording.modules[index]

@@ -275,7 +275,7 @@ class Reach:
 
     def learns_only_head(self, stop: Stop) -> bool:
         """Return whether all that learns is one layer, or a small part, after the cut."""
-        if self.is_used_late(stop):
+        if stop.joins and self.is_used_late(stop):
             return False
         learns = [self.recording.parameters[index] for index in self.learning]
         if self.is_held(stop.parameters) and not any(one.shape.dims for one in learns):

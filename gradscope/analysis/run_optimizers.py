@@ -136,5 +136,12 @@ def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
     return firsts
 
 
+def are_alike(records: Sequence[TrainedOptimizer]) -> bool:
+    """Return whether two optimizers hold the same parameters; one made anew counts once."""
+    held = [frozenset(records[position].parameters) for position in set(first_alike(records))]
+    held = [parameters for parameters in held if parameters]
+    return len(set(held)) < len(held)
+
+
 def _name(record: TrainedOptimizer) -> str:
     return "" if record.name == record.class_name else record.name

@@ -54,6 +54,8 @@ class Surroundings:
     """Number of gradients to which every later backward from the same line adds although no step
     has used them.
     """
+    are_optimizers_alike: bool = False
+    """Whether two optimizers, which different lines made, hold exactly the same parameters."""
     losses: tuple[float, ...]
     """Losses of the backwards from this line: this one, then those of later steps."""
     losses_before: tuple[float, ...]

@@ -8,7 +8,7 @@ import pytest
 
 from gradscope.cli import main
 from gradscope.cli.running import record_target
-from tests.cli.test_compare_process import MODEL
+from tests.cli.processes.test_compare_process import MODEL
 
 
 @pytest.fixture

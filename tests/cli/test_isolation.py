@@ -19,7 +19,7 @@ from gradscope.cli.processes.isolation import (
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Recording
 from gradscope.target.options import TargetOptions, Trial
-from tests.cli.test_check_process import GOOD, write
+from tests.cli.processes.test_check_process import GOOD, write
 from tests.conftest import ENVIRONMENT
 
 FORWARD = """

@@ -10,7 +10,7 @@ from gradscope.cli.processes import side_by_side
 from gradscope.cli.processes.isolation import Job
 from gradscope.cli.processes.side_by_side import PlannedJob, run_all
 from gradscope.target.options import TargetOptions, Trial
-from tests.cli.test_check_process import GOOD, write
+from tests.cli.processes.test_check_process import GOOD, write
 
 WAITS = """
 import os, time

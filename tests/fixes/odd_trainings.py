@@ -681,3 +681,51 @@ add(
     """,
     None,
 )  # fmt: skip
+
+CENTRES = """
+class Centres(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(2, 8))
+    def forward(self, h, y):
+        return F.mse_loss(h, self.centres[(y[:, 0] > 0).long()])
+"""
+LEARN = """
+def learn(body, head, pull, opt):
+    for x, y in data:
+        h = body(x); loss = F.mse_loss(head(h), y) + 0.1 * pull(h, y)
+        opt.zero_grad(); loss.backward(); opt.step()
+"""
+CENTRED = START + CENTRES + LEARN
+add(
+    "GS205", "loss_with_centres",
+    """
+    pull = Centres()
+    opt = torch.optim.Adam(net.parameters(), lr=.01)  # all
+    learn(net[:2], net[2], pull, opt)
+    """,
+    "opt = torch.optim.Adam([*net.parameters(), *pull.parameters()], lr=.01)  # all",
+    around=CENTRED,
+)  # fmt: skip
+add(
+    "GS205", "loss_with_centres_made_in_pairs",
+    """
+    pull, steps = Centres(), 24
+    opt = torch.optim.Adam(params=list(net.parameters()), lr=.01)
+    learn(net[:2], net[2], pull, opt)
+    """,
+    "opt = torch.optim.Adam(params=[*net.parameters(), *pull.parameters()], lr=.01)",
+    around=CENTRED,
+)  # fmt: skip
+add(
+    "GS205", "loss_of_two_assignments",
+    """
+    pull = Centres()
+    if net.training:
+        pull = Centres()
+    opt = torch.optim.Adam(net.parameters(), lr=.01)
+    learn(net[:2], net[2], pull, opt)
+    """,
+    None,
+    around=CENTRED,
+)  # fmt: skip

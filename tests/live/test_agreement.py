@@ -15,8 +15,8 @@ from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import judge
 from tests.nightly import some_on_push
-from tests.rules.kept_runs import repeated, run_steps
-from tests.rules.test_kept_steps import TRAININGS
+from tests.rules.kept.kept_runs import repeated, run_steps
+from tests.rules.kept.test_kept_steps import TRAININGS
 
 LITTLE = Room(limit=2_000_000, recent=100, chunks=10, around=300)
 SAMPLES = dict(list(TRAININGS.items())[:: max(len(TRAININGS) // 10, 1)])

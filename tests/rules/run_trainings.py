@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradscope.recording.evidence.training import RoundedUpdate
-from tests.rules.accumulation.two_players import players
+from tests.rules.accumulation.loops.two_players import players
 from tests.rules.clipping.clipped_run import BACKWARD as LINE
 from tests.rules.clipping.clipped_run import ClippedRun, trained
 from tests.rules.watching import recording_of

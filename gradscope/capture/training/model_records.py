@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any
 from weakref import ref
 
@@ -20,6 +21,7 @@ from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Function, Guard, Patches
 from gradscope.capture.training.locations import Location, Locations
+from gradscope.capture.training.mode_switches import deciding_frame
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
@@ -223,7 +225,7 @@ class EvalModes:
             # outermost call is made by a line of the script.
             is_outermost = self._outermost is None
             if is_outermost:
-                self._outermost = self._guard.run(self._locations.of, frame)
+                self._outermost = self._guard.run(self._decision, frame)
             try:
                 self._guard.run(self._note, module)
                 return original(module, mode)
@@ -232,6 +234,11 @@ class EvalModes:
                     self._outermost = None
 
         return train
+
+    def _decision(self, frame: FrameType) -> Location:
+        users = self._locations.users(frame)
+        decides = deciding_frame(users[0]) if users else frame
+        return self._locations.of(frame if users and decides is users[0] else decides)
 
     def _note(self, module: nn.Module) -> None:
         if self._outermost is not None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
+from gradscope.analysis.run_optimizers import are_alike
 from gradscope.analysis.surroundings import StepBefore, Surroundings
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import (
@@ -154,6 +155,7 @@ class Training:
             ceased=indices(self._ceased(captured)),
             unfrozen=indices(self._frozen_before(captured)),
             uncleared=self._uncleared(captured),
+            are_optimizers_alike=are_alike(self.optimizers),
             losses=tuple(self._losses(captured)),
             losses_before=tuple(self._losses_before(captured)),
             losses_of_line=tuple(self._losses_of_line(captured)),

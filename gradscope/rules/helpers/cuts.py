@@ -29,32 +29,27 @@ class Intent(NamedTuple):
 
 def intent(reach: Reach, stop: Stop) -> Intent:
     """Return how bad a cut is that keeps parameters from learning."""
-    if not (reach.learning and reach.is_certain(stop)):
-        return Intent("warning" if reach.learning else "error", None)
+    if not reach.learning:
+        return Intent("error", None)
     held = reach.is_held(stop.parameters)
     evidence = reach.indexed.shared(Evidence)
     if evidence.is_followed(stop.parameters):
-        return Intent("note", "like a copy that follows what learns")
+        return Intent("note", "like something that follows what learns")
+    if not (reach.is_certain(stop) or _is_only_read(reach, stop)):
+        return Intent("warning", None)
     if reach.is_target(stop):
         return _of_target(reach, stop, held=held)
     if reach.has_ceased(stop):
         return Intent("note" if _is_named(reach, stop) else "warning", "like a stage of training")
     if not stop.is_whole:
         return Intent("warning" if held is False else "error", None)
-    without_grad = stop.runs_without_grad and not reach.draws(stop)
-    if held is False or reach.is_in_eval_mode(stop):
-        is_copy = without_grad and reach.is_twin(stop)
-        return Intent("note", _COPY if is_copy else _FROZEN)
-    if evidence.is_given_a_rate(stop.parameters):
-        return Intent("error", None)
-    return _of_whole_modules(reach, stop, held=held is True, without_grad=without_grad)
+    return _of_whole_modules(reach, stop, held=held)
 
 
 def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
     if stop.bypassed:
         evidence = reach.indexed.shared(Evidence)
-        is_given = any(p.module is not None and evidence.is_loaded(p.module) for p in stop.parts)
-        is_kept = is_given or held is False or is_named_fixed(part.name for part in stop.parts)
+        is_kept = held is False or _is_given(reach, stop)
         # In a run, no other loss and no running mean moves this codebook in an optimizer.
         is_still = held is True and reach.indexed.run is not None
         if (is_still or evidence.stays(stop.parameters)) and not is_kept:
@@ -63,7 +58,17 @@ def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
     return Intent("warning" if held else "note", "like a target of the loss")
 
 
-def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
+def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
+    without_grad = stop.runs_without_grad and not reach.draws(stop)
+    if held is False or reach.is_in_eval_mode(stop):
+        is_copy = without_grad and reach.is_twin(stop)
+        return Intent("note", _COPY if is_copy else _FROZEN)
+    if reach.indexed.shared(Evidence).is_given_a_rate(stop.parameters):
+        return Intent("error", None)
+    return _of_held_modules(reach, stop, held=held is True, without_grad=without_grad)
+
+
+def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
     frozen = _frozen_beside(reach, stop, without_grad=without_grad)
     if frozen is not None:
         return Intent("error", None, f"only {frozen} is frozen by requires_grad")
@@ -76,8 +81,9 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
     is_accident = chooses or stop.is_copy or stop.is_checkpoint
     if reach.learns_only_head(stop) and not is_accident:
-        # In a run, no other batch or loss gives it a gradient either: the cut is intended.
-        is_meant = without_grad and reach.indexed.run is not None
+        # In a run, no other batch or loss gives it a gradient either. A backbone that is to stay
+        # as it is has learned before: its weights are loaded.
+        is_meant = without_grad and reach.indexed.run is not None and _is_given(reach, stop)
         return Intent("note" if is_meant else "warning", "like a frozen backbone under a head")
     if held:
         # Optimizers often get all parameters by default; a name shows intent.
@@ -89,6 +95,26 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
         return Intent("warning", "like parts that are trained by their own losses")
     return Intent("error", None)
+
+
+def _is_only_read(reach: Reach, stop: Stop) -> bool:
+    """Return whether a run's model takes out numbers that parameters of an optimizer make.
+
+    They get no gradient in any pass, and nothing else uses them: they are read for the loss.
+    """
+    return (
+        reach.indexed.run is not None
+        and reach.is_held(stop.parameters) is True
+        and not _is_named(reach, stop)
+        and all(cut.operation != "__bool__" and reach.is_in_model(cut.call) for cut in stop.cuts)
+    )
+
+
+def _is_given(reach: Reach, stop: Stop) -> bool:
+    """Return whether a network without gradients has loaded weights, or a name that says so."""
+    evidence = reach.indexed.shared(Evidence)
+    is_loaded = any(p.module is not None and evidence.is_loaded(p.module) for p in stop.parts)
+    return is_loaded or _is_named(reach, stop)
 
 
 def _is_fed_with_grad(stop: Stop) -> bool:

@@ -106,7 +106,7 @@ class RateStretch:
     scheduler: SchedulerEvent | None
     """Call of a scheduler's `step` before these steps; None without one."""
     others_learn: bool
-    """Whether another optimizer of the run has a learning rate."""
+    """Whether another optimizer that has a learning rate steps in the same time."""
 
     @property
     def step_count(self) -> int:
@@ -136,7 +136,9 @@ def rate_stretches(
         [_rate(window.step, texts.get(window.step.step)) for window in series.windows]
         for series in windows.series
     ]
-    learning = sum(any(rates) for rates in all_rates)
+    learning = [
+        series for series, rates in zip(windows.series, all_rates, strict=True) if any(rates)
+    ]
     for series, rates in zip(windows.series, all_rates, strict=True):
         steps = [window.step for window in series.windows]
         known = [rate for rate in rates if rate is not None]
@@ -164,8 +166,18 @@ def rate_stretches(
                 highest=highest,
                 rate=max(known[-count:] if is_end else known[:count]),
                 scheduler=None if not before else before[-1 if is_end else 0],
-                others_learn=learning > any(rates),
+                others_learn=any(
+                    _overlap(other, series) for other in learning if other is not series
+                ),
             )
+
+
+def _overlap(one: Series, other: Series) -> bool:
+    (first, last), (begin, end) = (
+        (series.windows[0].step.position, series.windows[-1].step.position)
+        for series in (one, other)
+    )
+    return first <= end and begin <= last
 
 
 def _rate(step: StepEvent, text: str | None) -> float | None:

@@ -52,11 +52,16 @@ class GradientCut(Rule):
         The finding is an error unless the cut looks intended. It is milder for the target of a
         loss, a straight-through estimator, a copy of a module that learns, and whole modules under
         `no_grad` that no optimizer holds, that are in eval mode, that have a name such as
-        `encode_no_grad` or `teacher`, that the script itself updates as a running mean, or on top
-        of which only a head learns. If the parameters have an optimizer group of their own with a
-        learning rate, they are meant to learn: the finding is an error and names the group. A head
-        that learns does not excuse `torch.tensor(…)` of a result or a reentrant checkpoint, because
-        these are no ways to freeze a module.
+        `encode_no_grad` or `teacher`, or that the script itself updates as a running mean. It is a
+        warning for a module on top of which only a head learns, and in a run a note if that module
+        has loaded weights or such a name. If the parameters have an optimizer group of their own
+        with a learning rate, they are meant to learn: the finding is an error and names the group.
+        A head that learns does not excuse `torch.tensor(…)` of a result or a reentrant checkpoint,
+        because these are no ways to freeze a module.
+
+        Numbers that leave torch, as by `item()` or `numpy()`, cannot be followed to the loss. In a
+        run it counts as certain that they reach it if an optimizer holds the parameters, no pass
+        gives them a gradient, and the model's own forward reads them.
 
     How to fix it:
         Pass the tensor itself on to the loss, and detach only the copy that is logged or stored. If
@@ -71,8 +76,7 @@ class GradientCut(Rule):
 
     When it may be wrong:
         If the parameters learn from a loss that was not part of this forward, such as the generator
-        in the discriminator's step. Numbers outside torch cannot be followed: the rule assumes that
-        the result of `item()` or `numpy()` in the model reaches the loss.
+        in the discriminator's step. If the model reads a number of a parameter for a log alone.
 
     Source:
         torch documentation, "Locally disabling gradient computation" and `Tensor.detach`.
@@ -148,9 +152,12 @@ def _message(reach: Reach, stop: Stop, judged: Judged) -> str:
             f" from about step {reach.indexed.judged:,} on" if reach.indexed.judged else " any more"
         )
     text = f"{what} {gets} no gradient{since}: {why}"
-    if judged.looks_like is not None:
-        return f"{text} (it looks {judged.looks_like})"
     holding = reach.indexed.shared(Intent).holding(stop.parameters)
+    if judged.looks_like is not None:
+        text = f"{text} (it looks {judged.looks_like})"
+        if judged.severity == "note" or holding is None:
+            return text
+        return f"{text}, but {holding.text(len(stop.parameters), several=several)}"
     if holding is not None and holding.is_own:
         return f"{text}, although {holding.text(len(stop.parameters), several=several)}"
     return text if judged.although is None else f"{text} ({judged.although})"

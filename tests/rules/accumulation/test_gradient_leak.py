@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from tests.rules.accumulation.two_players import LOOPS, SICK, players
+from tests.rules.accumulation.loops.two_players import LOOPS, SICK, players
 from tests.rules.watching import findings_of
 
 

@@ -236,3 +236,34 @@ def test_a_part_that_starts_to_learn_after_the_run_is_fine(tmp_path):
     script = tmp_path / "later.py"
     script.write_text(LATER)
     assert not [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
+
+
+TWO_PHASES = """
+import torch
+
+def fit(model, sgd, steps):
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, steps)
+    for _ in range(steps):
+        sgd.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        sgd.step()
+        cosine.step()
+
+def made():
+    model = torch.nn.Linear(4, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+first, second = made(), made()
+fit(*first, 10)
+RESUMED
+fit(*second, 12)
+"""
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_second_phase_that_resumes_a_finished_schedule_is_an_error(resumed, tmp_path):
+    script = tmp_path / "phases.py"
+    load = "second[1].load_state_dict(first[1].state_dict())" if resumed else ""
+    script.write_text(TWO_PHASES.replace("RESUMED", load))
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
+    assert [one.severity for one in found] == ["error"] * resumed

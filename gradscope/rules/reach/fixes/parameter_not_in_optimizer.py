@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import libcst as cst
+from libcst.metadata import Assignment
 
 from gradscope.recording.finding import Edit, Finding, RelatedLocation
 from gradscope.recording.records import Site
@@ -15,12 +16,13 @@ from gradscope.source_edits.optimizers import (
     optimizer_call,
     owner_of_all,
 )
-from gradscope.source_edits.source_file import SourceFile
+from gradscope.source_edits.source_file import SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import names_in
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that makes the optimizer later, or that gives it the whole model."""
+    """Yield the edit that makes the optimizer later, or that gives it what it lacks."""
     source = files.at(finding.location)
     if source is None or finding.location is None or finding.severity == "note":
         return
@@ -34,6 +36,27 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     owner = None if given is None else owner_of_all(given)
     if isinstance(owner, cst.Attribute) and _are_all(finding, context):
         yield source.edits({owner: _root(source, owner)})
+    other = None if owner is None else _other_module(finding, source, owner)
+    if given is not None and owner is not None and other is not None:
+        text = f"[*{source.code(owner)}.parameters(), *{other}.parameters()]"
+        yield source.edits({given: cst.parse_expression(text)})
+
+
+def _other_module(finding: Finding, source: SourceFile, owner: cst.BaseExpression) -> str | None:
+    """Return the variable of the module that is missing, such as a loss; None if unsure.
+
+    One assignment binds it, above the optimizer and in its function.
+    """
+    names = {name.partition(".")[0] for name in finding.parameters}
+    scope = source.scope(owner)
+    if len(names) != 1 or scope is None or names & names_in(source, owner):
+        return None
+    name = names.pop()
+    bound = only(scope[name]) if name.isidentifier() else None
+    is_here = isinstance(bound, Assignment) and bound.scope is scope
+    if not is_here or not isinstance(bound, Assignment) or list(finding.modules) != [name]:
+        return None
+    return name if source.start(bound.node) < source.start(owner) else None
 
 
 def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:

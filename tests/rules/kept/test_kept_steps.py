@@ -5,7 +5,7 @@ import pytest
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.recording.thinning.room import Room
 from tests.nightly import some_on_push
-from tests.rules.kept_runs import outcomes, repeated, rewritten
+from tests.rules.kept.kept_runs import outcomes, repeated, rewritten
 from tests.rules.test_run_thresholds import ABOVE, COUNTS, SHARES
 
 ROOM = Room(limit=2_000_000, recent=100, chunks=10, around=300)

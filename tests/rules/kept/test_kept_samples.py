@@ -12,10 +12,10 @@ from gradscope.recording.thinning.room import Room
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.rule import family_of
 from tests.nightly import some_on_push
-from tests.rules.kept_runs import outcomes, rewritten
+from tests.rules.kept.kept_runs import outcomes, rewritten
 from tests.rules.watching import recording_of
 
-SAMPLES = Path(__file__).parents[2] / "sample_models"
+SAMPLES = Path(__file__).parents[3] / "sample_models"
 CODES = {
     rule.code: SAMPLES / f"{rule.name.replace('-', '_')}.py"
     for rule in RULES

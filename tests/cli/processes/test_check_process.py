@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOOD = """
 import torch
 from torch import nn

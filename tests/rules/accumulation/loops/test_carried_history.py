@@ -10,7 +10,15 @@ import gradscope
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from tests.nightly import some_on_push
-from tests.rules.accumulation.carrying_loops import LOOPS, STEPS, Cell, Keeps, batch, made, step
+from tests.rules.accumulation.loops.carrying_loops import (
+    LOOPS,
+    STEPS,
+    Cell,
+    Keeps,
+    batch,
+    made,
+    step,
+)
 from tests.rules.watching import findings_of
 
 

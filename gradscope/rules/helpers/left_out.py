@@ -1,0 +1,244 @@
+"""Parameters with a gradient that no optimizer holds, and what tells whether that was meant."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.analysis.intent import Intent, is_named_fixed
+from gradscope.analysis.model_parts import Part, Subtrees
+from gradscope.analysis.reach import Reach
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import Optimizers
+
+_NORMALISING = ("Clamp", "Div", "Expand", "LinalgVectorNorm", "Norm")
+"""Prefixes of operations by which a parameter is divided by its norm."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What gets a gradient and is in no optimizer."""
+
+    context: RuleContext
+
+    @cached_property
+    def optimizers(self) -> Optimizers:
+        """The optimizers of the recording."""
+        return Optimizers(self.context)
+
+    @property
+    def intent(self) -> Intent:
+        """The evidence on what was meant to learn."""
+        return self.context.shared(Intent)
+
+    def is_forgotten(self, part: Part, most_times: float) -> bool:
+        """Return whether a part is a network of a run that nothing marks as fixed."""
+        if self.context.run is None or part.module is None or not self.is_network(part):
+            return False
+        networks = [one for one in self._parts_held if one.module is not None]
+        if not any(self.is_network(one) for one in networks) or not self.builds_on_held(part):
+            return False
+        sizes = {p.index: p.numel for p in self.context.recording.parameters}
+        trained = sum(sizes[p] for one in networks for p in one.parameters)
+        is_large = sum(sizes[p] for p in part.parameters) > most_times * trained
+        is_fixed = self.is_in_eval_mode(part) or self.intent.is_loaded(part.module)
+        return not (is_large or is_fixed or is_named_fixed([part.name]))
+
+    def is_overlooked(self, part: Part, small_share: float) -> bool:
+        """Return whether a small part of a run's model falls through its optimizer's groups.
+
+        Whoever sorts parameters into groups means them all, and clears what is left out on purpose.
+        """
+        is_kept = self.intent.is_never_cleared([p for one in self.parts for p in one.parameters])
+        is_small = sum(map(self.share, self.parts)) <= small_share
+        return self.is_grouped and is_kept and is_small and not self._is_fixed(part)
+
+    def is_kept_layer(self, part: Part) -> bool:
+        """Return whether nothing clears the gradients of a layer that nothing marks as fixed."""
+        is_kept = self.intent.is_never_cleared([p for one in self.parts for p in one.parameters])
+        return is_kept and not self.is_network(part) and not self._is_fixed(part)
+
+    def is_mistaken(self, part: Part) -> bool:
+        """Return whether one of two optimizers that hold the same was meant for a network.
+
+        Nothing clears its gradients, because that optimizer clears those of the other network.
+        """
+        run = self.context.run
+        is_double = run is not None and run.are_optimizers_alike and self.is_network(part)
+        return (
+            is_double and self.intent.is_never_cleared(part.parameters) and not self._is_fixed(part)
+        )
+
+    def is_unsorted(self, part: Part) -> bool:
+        """Return whether a layer's parameters fall through the groups of an optimizer."""
+        return self.is_grouped and not self.is_network(part) and not self._is_fixed(part)
+
+    @cached_property
+    def is_grouped(self) -> bool:
+        """Return whether an optimizer has several groups, into which parameters were sorted."""
+        return any(len(record.groups) > 1 for record in self.optimizers.holders)
+
+    def _is_fixed(self, part: Part) -> bool:
+        """Return whether anything tells that a part is to stay as it is."""
+        is_loaded = part.module is not None and self.intent.is_loaded(part.module)
+        return is_loaded or self.is_in_eval_mode(part) or is_named_fixed([part.name])
+
+    @cached_property
+    def trained(self) -> frozenset[int]:
+        """The parameters that get a gradient, be it zero."""
+        stats = self.context.first.parameter_stats.values()
+        return frozenset(s.parameter for s in stats if s.reach in ("gradient", "zero"))
+
+    @cached_property
+    def _subtrees(self) -> Subtrees:
+        return Subtrees(self.context.recording)
+
+    @cached_property
+    def _parts_held(self) -> tuple[Part, ...]:
+        trainable = {p.index for p in self.context.recording.parameters if p.requires_grad}
+        return self._subtrees.parts(trainable & self.optimizers.held)
+
+    @property
+    def is_for_parts(self) -> bool:
+        """Return whether all that is held makes up whole modules."""
+        return all(part.module is not None for part in self._parts_held)
+
+    @property
+    def is_for_one_part(self) -> bool:
+        """Return whether the optimizer was given one of several networks, such as an actor."""
+        return self.is_for_parts and len(self._parts_held) == 1
+
+    def is_network(self, part: Part) -> bool:
+        """Return whether a part is more than a layer, as a critic is and a head mostly is not."""
+        records = (self.context.recording.parameters[index] for index in part.parameters)
+        return part.module is not None and sum(len(r.shape.dims) > 1 for r in records) > 1
+
+    @cached_property
+    def held_share(self) -> float:
+        """Share of the trained tensors that optimizers hold, 0 to 1."""
+        held = len(self.trained & self.optimizers.held)
+        return held / len(self.trained | self.optimizers.held)
+
+    @cached_property
+    def held_elements(self) -> float:
+        """Share of the trained elements that optimizers hold, 0 to 1."""
+        held, trained = self.optimizers.held, self.trained | self.optimizers.held
+        sizes = {p.index: p.numel for p in self.context.recording.parameters}
+        return sum(sizes[p] for p in held) / max(1, sum(sizes[p] for p in trained))
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that get a gradient, are in no optimizer and do not move."""
+        records = self.context.recording.parameters
+        trainable = {record.index for record in records if record.requires_grad}
+        parts = self._subtrees.parts(trainable - self.optimizers.held)
+        run = self.context.run
+        moved = frozenset[int]() if run is None else run.moved
+        return tuple(
+            part
+            for part in parts
+            if part.parameters & self.trained and part.parameters.isdisjoint(moved)
+        )
+
+    def is_of_another_network(self, part: Part) -> bool:
+        """Return whether no optimizer of a run holds anything of a part's network, but others.
+
+        Where optimizers hold nothing that learns, it is the network that they were meant for.
+        """
+        run = self.context.run
+        if run is None or part.module is None or not self.is_network(part):
+            return False
+        if run.held.isdisjoint(run.learning):
+            return False
+        modules = self.context.recording.modules
+        models = [one for one in self._subtrees.lineage(part.module) if modules[one].path]
+        return all(self._subtrees.trainable[one].isdisjoint(self.optimizers.held) for one in models)
+
+    def is_before_all_trained(self, part: Part) -> bool:
+        """Return whether a run trains nothing that a part builds on, as a probed backbone."""
+        run = self.context.run
+        is_other_trained = run is not None and not run.held.isdisjoint(run.learning)
+        return is_other_trained and not self.builds_on_held(part)
+
+    @cached_property
+    def is_starved(self) -> bool:
+        """Return whether nothing that optimizers hold gets a gradient, as of a replaced model."""
+        return self.trained.isdisjoint(self.optimizers.held)
+
+    @cached_property
+    def is_replaced(self) -> bool:
+        """Return whether what optimizers hold was trained before, and gets no gradient now."""
+        run = self.context.run
+        was_trained = run is None or not run.learning.isdisjoint(self.optimizers.held)
+        return self.is_starved and was_trained
+
+    def is_late(self, part: Part) -> bool:
+        """Return whether a part was made after every optimizer."""
+        return all(part.parameters <= set(record.later) for record in self.optimizers.holders)
+
+    def is_in_eval_mode(self, part: Part) -> bool:
+        """Return whether a part is in eval mode while the model trains."""
+        owners = {self.context.recording.parameters[index].module for index in part.parameters}
+        is_training = any(self.context.recording.modules[owner].training for owner in owners)
+        return self.context.recording.target.mode == "train" and not is_training
+
+    def share(self, part: Part) -> float:
+        """Return the share of the trained tensors that a part has, 0 to 1."""
+        return len(part.parameters) / max(1, len(self.trained))
+
+    def builds_on_held(self, part: Part) -> bool:
+        """Return whether a part's input comes from parameters that the optimizer holds."""
+        nodes = self.context.parameter_nodes
+        held = {nodes[index] for index in self.optimizers.held if index in nodes}
+        starts = self._meetings([nodes[index] for index in part.parameters if index in nodes])
+        if self._depends_on(starts, held):
+            return True
+        is_of_run = self.context.run is not None and not self.is_network(part)
+        return is_of_run and self._meets_trained(part)
+
+    def _meets_trained(self, part: Part) -> bool:
+        """Return whether a part of few tensors is combined with what optimized layers computed.
+
+        So are the centres of a loss, its temperature and its weights. Their own index, exponential
+        and the like come first. A layer of a module that follows combines it with a weight alone.
+        """
+        nodes = self.context.parameter_nodes
+        held = {nodes[index] for index in self.optimizers.held if index in nodes}
+        own = {nodes[index] for index in part.parameters if index in nodes}
+        waiting = list(own)
+        while waiting:
+            for user in self.context.users.get(waiting.pop(), ()):
+                others = {ref.node for ref in self.context.successors[user]} - own
+                if not others and user not in own:
+                    own.add(user)
+                    waiting.append(user)
+                results = [one for one in others if not self._reach.is_parameter(one)]
+                if self._depends_on(results, held):
+                    return True
+        return False
+
+    def _depends_on(self, starts: list[int], wanted: set[int]) -> bool:
+        waiting, seen = list(starts), set(starts)
+        while waiting:
+            for ref in self.context.successors.get(waiting.pop(), ()):
+                if ref.node in wanted:
+                    return True
+                if ref.node not in seen:
+                    seen.add(ref.node)
+                    waiting.append(ref.node)
+        return False
+
+    @property
+    def _reach(self) -> Reach:
+        return self.context.shared(Reach)
+
+    def _meetings(self, starts: list[int]) -> list[int]:
+        """Return the operations at which parameters, as they are or normalised, meet others."""
+        own, waiting, found = set(starts), list(starts), set[int]()
+        while waiting:
+            for user in self.context.users.get(waiting.pop(), ()):
+                node = self.context.recording.nodes[user]
+                if node.kind != "view" and not node.operation.startswith(_NORMALISING):
+                    found.add(user)
+                elif user not in own:
+                    own.add(user)
+                    waiting.append(user)
+        return sorted(found)

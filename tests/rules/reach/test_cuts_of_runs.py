@@ -1,0 +1,150 @@
+"""GS201 in training runs: how severe a cut is by what holds its parameters."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.watching import findings_of
+
+
+class Scaled(nn.Module):
+    """Two layers and a number that the model multiplies its output by."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.seen = 0.0
+
+    def forward(self, x):
+        return self.body(x) * self.scale
+
+
+class ReadsScale(Scaled):
+    def forward(self, x):
+        return self.body(x) * self.scale.item()
+
+
+class LogsScale(Scaled):
+    def forward(self, x):
+        self.seen = self.scale.item()
+        return self.body(x) * self.scale
+
+
+class Encoding(nn.Module):
+    """An encoder and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+class WithoutGrad(Encoding):
+    def forward(self, x):
+        with torch.no_grad():
+            features = self.encoder(x)
+        return self.head(features)
+
+
+class ThroughArray(Encoding):
+    def forward(self, x):
+        features = self.encoder(x).detach().numpy()
+        return self.head(torch.from_numpy(features))
+
+
+def training(model, parameters, *, after=None, steps=12):
+    torch.manual_seed(0)
+    adam = torch.optim.Adam(parameters, lr=1e-2)
+    for _ in range(steps):
+        x = torch.randn(16, 6)
+        loss = functional.mse_loss(model(x), x[:, :3])
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        if after is not None:
+            after(model)
+
+
+def cuts(loop, folder):
+    return [one for one in findings_of(loop, folder) if one.rule == "GS201"]
+
+
+def shrink(model):
+    model.scale.data.mul_(0.9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "levels"),
+    [
+        (ReadsScale, None, ["error"]),
+        (ReadsScale, shrink, ["note"]),
+        (LogsScale, None, []),
+        (Scaled, None, []),
+    ],
+)
+def test_a_parameter_that_is_only_read_as_a_number(kind, after, levels, tmp_path):
+    def loop():
+        model = kind()
+        training(model, model.parameters(), after=after)
+
+    assert [one.severity for one in cuts(loop, tmp_path)] == levels
+
+
+def test_a_number_that_no_optimizer_holds_is_no_error(tmp_path):
+    def loop():
+        model = ReadsScale()
+        training(model, model.body.parameters())
+
+    assert "error" not in [one.severity for one in cuts(loop, tmp_path)]
+
+
+@pytest.mark.parametrize("kind", [WithoutGrad, ThroughArray])
+def test_an_encoder_that_the_optimizer_holds_is_a_warning_with_that_evidence(kind, tmp_path):
+    def loop():
+        model = kind()
+        training(model, model.parameters())
+
+    (found,) = cuts(loop, tmp_path)
+    assert found.severity == "warning"
+    assert "but its 4 parameters are in Adam (lr 0.01)" in found.message
+
+
+@pytest.mark.parametrize("kind", [WithoutGrad, ThroughArray])
+def test_an_encoder_with_a_group_of_its_own_is_an_error(kind, tmp_path):
+    def loop():
+        model = kind()
+        parts = (model.encoder, model.head)
+        training(model, [{"params": part.parameters()} for part in parts])
+
+    assert [one.severity for one in cuts(loop, tmp_path)] == ["error"]
+
+
+def test_an_encoder_without_grad_that_was_loaded_may_stay_as_it_is(tmp_path):
+    def loop():
+        model = WithoutGrad()
+        model.encoder.load_state_dict(Encoding().encoder.state_dict())
+        training(model, model.parameters())
+
+    assert [one.severity for one in cuts(loop, tmp_path)] == ["note"]
+
+
+def test_an_encoder_without_grad_that_no_optimizer_holds_may_stay_as_it_is(tmp_path):
+    def loop():
+        model = WithoutGrad()
+        training(model, model.head.parameters())
+
+    assert not cuts(loop, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [Encoding, Scaled])
+def test_a_model_without_a_cut_has_no_finding(kind, tmp_path):
+    def loop():
+        model = kind()
+        training(model, model.parameters())
+
+    assert not [one for one in findings_of(loop, tmp_path) if one.severity != "note"]

@@ -1,0 +1,158 @@
+"""GS205 of losses with parameters of their own, and of optimizers that hold the same network."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.rules.watching import findings_of
+
+
+class Net(nn.Module):
+    """An encoder and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 16))
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+class CentreLoss(nn.Module):
+    """The distance of features to the centre of their class."""
+
+    def __init__(self):
+        super().__init__()
+        self.centers = nn.Parameter(torch.randn(4, 16))
+
+    def forward(self, model, x, y):
+        features = model.encoder(x)
+        pull = (features - self.centers[y]).pow(2).sum(1).mean()
+        return functional.cross_entropy(model.head(features), y) + 0.01 * pull
+
+
+class Temperature(nn.Module):
+    """Logits times a learned number."""
+
+    def __init__(self):
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, model, x, y):
+        return functional.cross_entropy(self.log_scale.exp() * model(x), y)
+
+
+class Uncertainty(nn.Module):
+    """Two losses with learned weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.log_vars = nn.Parameter(torch.zeros(2))
+
+    def forward(self, model, x, y):
+        out = model(x)
+        losses = torch.stack([functional.cross_entropy(out, y), out.pow(2).mean()])
+        return (losses * torch.exp(-self.log_vars) + self.log_vars).sum()
+
+
+def training(model, criterion, optimizers, *, after=None, steps=12):
+    for _ in range(steps):
+        x = torch.randn(32, 12)
+        y = x[:, :4].argmax(1)
+        for one in optimizers:
+            one.zero_grad()
+        criterion(model, x, y).backward()
+        for one in optimizers:
+            one.step()
+        if after is not None:
+            after(criterion)
+
+
+def found(loop, folder):
+    return [one for one in findings_of(loop, folder) if one.rule == "GS205"]
+
+
+@pytest.mark.parametrize("kind", [CentreLoss, Temperature, Uncertainty])
+@pytest.mark.parametrize("held", [False, True])
+def test_parameters_of_a_loss_that_no_optimizer_holds_are_an_error(kind, held, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model, criterion = Net(), kind()
+        given = [*model.parameters(), *(criterion.parameters() if held else ())]
+        training(model, criterion, [torch.optim.Adam(given, lr=1e-2)])
+
+    findings = found(loop, tmp_path)
+    assert [one.severity for one in findings] == ([] if held else ["error"])
+    assert all(one.message.startswith("criterion (1 parameter) gets") for one in findings)
+
+
+def step_by_hand(criterion):
+    with torch.no_grad():
+        criterion.centers -= 0.5 * criterion.centers.grad
+        criterion.centers.grad = None
+
+
+def test_centres_that_the_script_steps_by_hand_learn(tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model, criterion = Net(), CentreLoss()
+        adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+        training(model, criterion, [adam], after=step_by_hand)
+
+    assert not found(loop, tmp_path)
+
+
+def test_centres_that_are_frozen_are_no_finding(tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model, criterion = Net(), CentreLoss().requires_grad_(False)
+        training(model, criterion, [torch.optim.Adam(model.parameters(), lr=1e-2)])
+
+    assert not found(loop, tmp_path)
+
+
+def reconstruction(networks, x, y):
+    del y
+    return functional.mse_loss(networks[1](networks[0](x)), x)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "levels"),
+    [(0, 0, ["error"]), (1, 1, ["error"]), (0, 1, []), (1, None, ["note"])],
+)
+def test_two_optimizers_of_one_network_were_meant_for_two(first, second, levels, tmp_path):
+    """A network of data in no optimizer is a note: it may be a backbone that is probed."""
+
+    def loop():
+        torch.manual_seed(0)
+        networks = [
+            nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 6)),
+            nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 12)),
+        ]
+        optimizers = [torch.optim.SGD(networks[first].parameters(), lr=1e-2)]
+        if second is not None:
+            optimizers.append(torch.optim.SGD(networks[second].parameters(), lr=1e-2))
+        training(networks, reconstruction, optimizers)
+
+    assert [one.severity for one in found(loop, tmp_path)] == levels
+
+
+def test_a_layer_between_trained_layers_is_an_error_where_nothing_clears_its_gradients(tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.ModuleDict(
+            {"encoder": nn.Linear(12, 16), "neck": nn.Linear(16, 16), "head": nn.Linear(16, 4)}
+        )
+
+        def criterion(model, x, y):
+            hidden = model["encoder"](x).tanh()
+            return functional.cross_entropy(model["head"](model["neck"](hidden).tanh()), y)
+
+        given = [p for name in ("encoder", "head") for p in model[name].parameters()]
+        training(model, criterion, [torch.optim.Adam(given, lr=1e-2)])
+
+    (finding,) = found(loop, tmp_path)
+    assert finding.severity == "error"
+    assert "neck'] (2 parameters)" in finding.message
