@@ -20,6 +20,9 @@ from gradscope.rules.helpers.loss_flow import (
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Lasting, Rule
 
+_INDEXING = ("GatherBackward", "IndexBackward", "IndexSelectBackward", "EmbeddingBackward")
+"""Operations that take elements by indices."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossTermWithoutGradient(Rule):
@@ -43,7 +46,8 @@ class LossTermWithoutGradient(Rule):
         further sums separate from it. A term that is detached may also be added for each example,
         before their mean, such as a log-determinant to a log-likelihood. A term without a gradient
         enters such a sum after a cut, and was computed from parameters that the step trains. If
-        several cuts make a term a constant, the finding is at the last of them.
+        several cuts make a term a constant, the finding is at the last of them. What a cut returns
+        may also serve as an index, as the choices of a router do.
         Nothing is measured in numbers, so there is no threshold. A number that was read by `item()`
         is recognized by its value, or by the sum of all numbers of the line, times a weight of at
         most three digits. A term with a gradient is reported if none of the parameters behind it is
@@ -87,8 +91,9 @@ class LossTermWithoutGradient(Rule):
         found: dict[int, list[tuple[PathCutRecord, tuple[int, ...]]]] = {}
         for cut, parameters in path_cuts(context):
             known = {**sums, **of_examples} if cut.kind == "detach" else sums
-            entered = [node for node in (*cut.joins, *cut.read_into) if node in known]
-            if entered and len(entered) == len(cut.joins) + len(cut.read_into):
+            joins = [node for node in cut.joins if not _only_indexes(context, cut, node)]
+            entered = [node for node in (*joins, *cut.read_into) if node in known]
+            if entered and len(entered) == len(joins) + len(cut.read_into):
                 terms = [node for node in entered if not self._corrects(context, cut, node)]
                 if terms:
                     found.setdefault(terms[0], []).append((cut, parameters))
@@ -225,3 +230,9 @@ class LossTermWithoutGradient(Rule):
             evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
             count=len(parameters),
         )
+
+
+def _only_indexes(context: RuleContext, cut: PathCutRecord, node: int) -> bool:
+    """Return whether an operation takes what carries its gradient by indices from behind a cut."""
+    is_indexing = context.recording.nodes[node].operation.startswith(_INDEXING)
+    return cut.kind == "non-differentiable" and is_indexing

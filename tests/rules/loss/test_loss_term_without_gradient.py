@@ -409,3 +409,38 @@ def test_term_of_several_constants_is_one_finding_at_the_last_of_them(findings_o
 
 def test_advantage_that_is_a_constant_is_fine(findings_of):
     assert not told(findings_of(network(4), (X, Y), clipped_policy(lambda ratio: ratio)))
+
+
+class Routed(nn.Module):
+    """Takes for each example the two of four values that a router likes most."""
+
+    def __init__(self):
+        super().__init__()
+        self.router, self.values = nn.Linear(6, 4), nn.Linear(6, 4)
+
+    def forward(self, x):
+        shares = self.router(x).softmax(-1)
+        kept, chosen = shares.topk(2, dim=-1)
+        output = (kept * self.values(x).gather(1, chosen)).sum(1, keepdim=True)
+        counts = functional.one_hot(chosen, 4).sum(1).float().mean(0)
+        return output, counts, shares.mean(0)
+
+
+@pytest.mark.parametrize(
+    ("balance", "expected"),
+    [
+        (lambda counts, _: counts.square().sum(), 1),
+        (lambda counts, shares: (counts * shares).sum(), 0),
+        (lambda counts, shares: (shares * (counts - 0.5).sign()).sum(), 0),
+    ],
+    ids=["counts alone", "counts and shares", "direction by counts"],
+)
+def test_term_of_choices_that_also_index_is_told(findings_of, balance, expected):
+    torch.manual_seed(0)
+
+    def loss(model, batch):
+        output, counts, shares = model(batch[0])
+        return functional.mse_loss(output, batch[1]) + 0.01 * balance(counts, shares)
+
+    found = told(findings_of(Routed(), (X, Y), loss))
+    assert len(found) == expected
