@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +23,21 @@ settings.load_profile("ci")  # `--hypothesis-profile nightly` overrides it
 
 pytest_plugins = "pytester"
 """For the tests of the plugin; it costs every run two milliseconds."""
+
+MEMORY = Path("/dev/shm")
+"""Where Linux keeps files in memory."""
+
+_ROOM = 2 * 10**9
+"""Bytes that the files of the tests take there at most."""
+
+if sys.dont_write_bytecode:  # each worker and each process would compile every module again
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > _ROOM:
+    # Each recording waits for the disk several times, and survives no test.
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")},
@@ -86,6 +103,16 @@ _NAMESPACES = (
     "torch.overrides",
 )
 """Modules whose functions might be replaced."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """Search what is imported for garbage once, and not each time that it has grown."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish():

@@ -32,6 +32,9 @@ HEALTHY = {path.stem for path in SAMPLES if path.stem.startswith("healthy_")}
 TRAINING_STEPS = 5
 
 every_sample = pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
+some_samples = pytest.mark.parametrize(
+    "path", some_on_push(SAMPLES, 3), ids=[path.stem for path in SAMPLES]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +118,7 @@ def test_healthy_samples_learn(name):
     assert losses[-1] < 0.97 * losses[0]
 
 
-@every_sample
+@some_samples
 def test_watched_training_is_bit_identical_to_plain_training(sample):
     plain, watched = trained(sample, watch=False), trained(sample, watch=True)
     assert plain.keys() == watched.keys()
@@ -159,7 +162,7 @@ def trained(sample, *, watch: bool) -> dict[str, torch.Tensor]:
     }
 
 
-@every_sample
+@some_samples
 def test_inspected_model_can_still_be_copied_pickled_and_trained(sample):
     model, inputs, target, optimizer = parts(sample)
     before = copy.deepcopy(model.state_dict())
@@ -175,7 +178,7 @@ def test_inspected_model_can_still_be_copied_pickled_and_trained(sample):
     optimizer.step()
 
 
-@pytest.mark.parametrize("path", some_on_push(SAMPLES, 3), ids=[path.stem for path in SAMPLES])
+@some_samples
 def test_report_keeps_no_tensor_alive(sample):
     model, batch = sample.build_model(), sample.build_batch()
     watched = [weakref.ref(tensor) for tensor in (*model.parameters(), *batch)]

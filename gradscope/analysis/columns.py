@@ -50,6 +50,16 @@ class Columns:
         return tuple(firsts[position] for position in range(self.count))
 
     @property
+    def ends(self) -> list[tuple[int, int]]:
+        """The first and the last of these steps in each column; its start where it has none."""
+        held: dict[int, tuple[int, int]] = {}
+        for step in self.steps:
+            position = self._positions[step]
+            held[position] = (held.get(position, (step, step))[0], step)
+        starts = self.first_steps
+        return [held.get(column, (starts[column],) * 2) for column in range(self.count)]
+
+    @property
     def widest(self) -> int:
         """Largest number of steps per column."""
         return math.ceil(self._length / self.count) if self.count else 0

@@ -58,6 +58,9 @@ class Surroundings:
     """Losses of the backwards from this line: this one, then those of later steps."""
     losses_before: tuple[float, ...]
     """Losses of the last backwards from this line before this one."""
+    losses_of_line: tuple[float, ...] = ()
+    """All losses of the backwards from this line, for one of the first of them; empty for others.
+    """
     highest_rate: float | None
     """Largest learning rate of any step of the optimizer of these steps."""
     is_only_loss: bool = True

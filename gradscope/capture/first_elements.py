@@ -37,20 +37,18 @@ class FirstElements:
     def read(self) -> bytes | None:
         """Return the bytes of the elements; None if they cannot be read, or not any more."""
         tensor = self._tensor()
-        if tensor is None:
-            return None
         if type(tensor) is not Parameter and type(tensor) is not Tensor:
             return None
         with DisableTorchFunction():
-            if not tensor.is_cpu or tensor.dtype is not self._dtype:
-                return None
             try:
                 # Functional tensors and those of transforms of `torch.func` raise here.
-                address, memory = tensor.data_ptr(), tensor.untyped_storage()
-                is_there = memory.data_ptr() + memory.nbytes() >= address + self.size
+                address = tensor.data_ptr()
             except RuntimeError:  # without elements of its own
                 return None
-            if address != self._address or not is_there:
+            # Memory that is resized moves before the old one is freed: the same address is the same
+            # memory.
+            if address != self._address:
+                self._address = -1
                 if not address or not self._is_readable(tensor):
                     return None
                 self._at_address = (c_char * self.size).from_address(address)
@@ -59,6 +57,8 @@ class FirstElements:
 
     def _is_readable(self, tensor: Tensor) -> bool:
         """Return whether the elements of a tensor with an address are as described."""
+        if not tensor.is_cpu or tensor.dtype is not self._dtype:
+            return False
         if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_neg():
             return False
         if self._dtype not in CALCULABLE:

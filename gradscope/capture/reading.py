@@ -8,6 +8,7 @@ may be a subclass.
 """
 
 import sys
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -138,19 +139,17 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
         address = tensor.data_ptr()
     except RuntimeError:  # without elements of its own
         return None
-    if not address or not is_in_memory(tensor):
+    if not address:
         return None
     if count == 1:
-        return [tensor.item()]
-    found = tensor.tolist()
-    return found if tensor.dim() == 1 else _flat(found)
-
-
-def _flat(nested: float | list[Any]) -> list[float]:
-    """Flatten nested lists of numbers."""
-    if not isinstance(nested, list):
-        return [nested]
-    return [number for one in nested for number in _flat(one)]
+        end = (tensor.storage_offset() + 1) * tensor.itemsize
+        return [tensor.item()] if end <= tensor.untyped_storage().nbytes() else None
+    if not is_in_memory(tensor):
+        return None
+    found: list[Any] = tensor.tolist()
+    for _ in range(tensor.dim() - 1):
+        found = list(chain.from_iterable(found))
+    return found
 
 
 def stored(tensor: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def config(
     config: FileOption = None,
     output_format: ListingFormatOption = "text",
     output_file: options.OutputFileOption = "-",
-    quiet: options.QuietOption = False,
+    quiet: options.NoProgressOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
     """Show the effective configuration: every key, its value, and where it comes from."""

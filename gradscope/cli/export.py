@@ -63,7 +63,7 @@ def export(
     output: OutputOption = None,
     table: TableOption = None,
     force: ForceOption = False,
-    quiet: options.QuietOption = False,
+    quiet: options.NoProgressOption = False,
 ) -> None:
     """Write a recording for other tools: TensorBoard, Model Explorer, CSV, Parquet, JSON Lines."""
     set_verbosity(quiet=quiet, verbose=False)

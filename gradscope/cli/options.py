@@ -228,6 +228,10 @@ QuietOption = Annotated[
     bool, Option("-q", "--quiet", help="Show only the findings and the last line.", panel=_OUTPUT)
 ]
 
+NoProgressOption = Annotated[
+    bool, Option("-q", "--quiet", help="Show no notes and no progress.", panel=_OUTPUT)
+]
+
 VerboseOption = Annotated[
     bool, Option("-v", "--verbose", help="Show full tracebacks.", panel=_OUTPUT)
 ]

@@ -126,14 +126,37 @@ def recording_paths(given: Iterable[Path]) -> Iterator[Path]:
             found = sorted(path.glob(f"*{_SUFFIX}"), key=_by_rank)
             if not found:
                 raise GradscopeError(f"the folder `{path}` holds no recording")
-            yield from found
+            begun = [one for one in found if not _is_empty(one)]
+            for one in found if begun else ():
+                if one not in begun:
+                    show_note(f"`{one}` is empty: it is left out")
+            yield from begun or found
         elif not path.exists() and (ranks := sorted(rank_files(path), key=_by_rank)):
             yield from ranks
         elif path.exists() and rank_files(path) and _is_rank(path):
             # Of a first rank that was killed before it could name its recording as a rank's.
             yield from (path, *sorted(rank_files(path), key=_by_rank))
         else:
+            _check_recording(path)
             yield path
+
+
+def _check_recording(path: Path) -> None:
+    """Check for the mistakes of a newcomer: the script's name, or the suffix left out.
+
+    Raises:
+        GradscopeError: It is no recording.
+    """
+    if path.suffix == ".py" and path.exists():
+        raise GradscopeError(
+            f"`{path}` is a Python file, not a recording",
+            help=f"gradscope run --save {path.stem}{_SUFFIX} {path}",
+        )
+    if not path.exists() and path.with_name(path.name + _SUFFIX).exists():
+        raise GradscopeError(
+            f"cannot read `{path}`: No such file or directory",
+            help=f"did you mean `{path}{_SUFFIX}`?",
+        )
 
 
 def are_recordings(text: str) -> bool:
@@ -153,6 +176,11 @@ def rank_files(base: Path) -> list[Path]:
         for file in files
         if file.name.startswith(f"{stem}.rank") and file.name.endswith(_SUFFIX)
     ]
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether a recording holds nothing, as that of a run which has just begun."""
+    return path.is_file() and not path.stat().st_size
 
 
 def _is_rank(path: Path) -> bool:

@@ -48,7 +48,7 @@ def rule(
     why: WhyOption = None,
     output_format: ManualFormatOption = "text",
     output_file: options.OutputFileOption = "-",
-    quiet: options.QuietOption = False,
+    quiet: options.NoProgressOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
     """Explain rules: what they find, how they measure it, and how to fix it."""

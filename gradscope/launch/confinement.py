@@ -21,6 +21,8 @@ _OF_PATHS = {
 _OF_PROGRAMS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
 
 _DEVICES = ("/dev/", "/proc/self/")
+_SHARED_MEMORY = "/dev/shm/"
+"""A folder of files beside the devices."""
 
 
 def confine(folders: Sequence[Path], log: Path) -> None:
@@ -60,7 +62,8 @@ class _Guard:
         if not isinstance(path, str | bytes | os.PathLike):
             return  # a descriptor that is open
         real = os.path.realpath(os.fsdecode(path))
-        if not f"{real}{os.sep}".startswith(self._roots) and not real.startswith(_DEVICES):
+        is_device = real.startswith(_DEVICES) and not real.startswith(_SHARED_MEMORY)
+        if not is_device and not f"{real}{os.sep}".startswith(self._roots):
             self._prevent(f"writes {real!r}")
 
     def _prevent(self, text: str) -> None:

@@ -21,7 +21,7 @@ _MOST_CUTS = 64
 
 def probe_path_cuts(context: ProbeContext) -> str | None:
     """Record the cuts behind trainable parameters, and where their values enter the graph."""
-    nodes = context.capture.nodes_by_number()
+    nodes = context.capture.graph.by_number()
     trainable = {
         id(context.named.parameters[record.index]): record.index
         for record in context.named.parameter_records

@@ -16,7 +16,8 @@ from gradscope.recording.stored_gradient import StoredGradient
 Evidence = TypeVar("Evidence")
 
 Reach = Literal["gradient", "zero", "none", "frozen"]
-"""State of a parameter after backward. `frozen`: no gradient, because it does not require grad."""
+"""State of a parameter after backward. `frozen`: no gradient, because it does not require grad; in
+a step of a training also one of zeros, as an earlier `zero_grad` leaves them."""
 
 NodeKind = Literal["operation", "view", "parameter", "leaf"]
 """`view` nodes pass on their neighbour's gradient with another shape; `leaf` is a tensor that

@@ -9,6 +9,7 @@ from typing import Any
 from gradscope.errors import GradscopeError
 from gradscope.recording.batches.event_batches import EventBatches
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
     ClipScope,
@@ -71,6 +72,8 @@ class RunStep:
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    functions: tuple[CustomFunctionRecord, ...] = ()
+    """The script's custom functions, checked at its end."""
     captured_steps: tuple[CapturedStep, ...] = ()
     """Captured steps of the backward passes before this step."""
     ranks: tuple[object, ...] = ()
@@ -209,6 +212,7 @@ class RunRecorder:
             (evidence[ClipScope], one.scopes),
             (evidence[RoundedUpdate], one.rounded),
             (SKIPPED, one.skipped),
+            (evidence[CustomFunctionRecord], one.functions),
             (EVENTS, one.events),
         )
         for table, records in tables:

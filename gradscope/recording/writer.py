@@ -7,13 +7,11 @@ from os import PathLike
 from pathlib import Path
 from shutil import disk_usage
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
 from gradscope.recording.batches.kept_batch import (
-    BATCH_TENSOR_DEFINITION,
-    BATCH_TENSOR_INSERTION,
     BATCH_TENSORS,
     KEPT_BATCHES,
     BatchRow,
@@ -31,6 +29,7 @@ from gradscope.recording.paths import (
 )
 from gradscope.recording.records import CapturedStep, KeptBatch
 from gradscope.recording.repetitions import own_part
+from gradscope.recording.rows_in_file import LargeTable
 from gradscope.recording.step_norms import (
     NORMS,
     NormRow,
@@ -38,8 +37,6 @@ from gradscope.recording.step_norms import (
 )
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.stored_gradient_tables import (
-    PART_DEFINITION,
-    PART_INSERTION,
     PARTS,
     STORED_GRADIENTS,
     StoredRow,
@@ -196,29 +193,29 @@ class RecordingWriter:
     def add_stored_gradients(self, gradients: Iterable[StoredGradient]) -> None:
         """Add gradients with their numbers; inside a transaction."""
         for gradient in gradients:
-            if STORED_GRADIENTS.name not in self._places:
-                self._connection.execute(STORED_GRADIENTS.definition)
-                self._connection.execute(PART_DEFINITION)
-            start = self._places.get(PARTS, 0)
-            rows = (
-                (location, part.values, part.rows)
-                for location, part in enumerate(gradient.parts, start)
-            )
-            count = max(self._connection.executemany(PART_INSERTION, rows).rowcount, 0)
-            self._places[PARTS] = start + count
+            rows = ((part.values, part.rows) for part in gradient.parts)
+            start, count = self._add_large(STORED_GRADIENTS, PARTS, rows)
             self.add(STORED_GRADIENTS, [StoredRow(gradient=gradient, start=start, count=count)])
 
     def add_kept_batches(self, batches: Iterable[KeptBatch]) -> None:
         """Add batches with the elements of their tensors; inside a transaction."""
         for batch in batches:
-            if KEPT_BATCHES.name not in self._places:
-                self._connection.execute(KEPT_BATCHES.definition)
-                self._connection.execute(BATCH_TENSOR_DEFINITION)
-            start = self.place(BATCH_TENSORS)
-            rows = enumerate(batch.tensors, start)
-            count = max(self._connection.executemany(BATCH_TENSOR_INSERTION, rows).rowcount, 0)
-            self._places[BATCH_TENSORS] = start + count
+            rows = ((one,) for one in batch.tensors)
+            start, _count = self._add_large(KEPT_BATCHES, BATCH_TENSORS, rows)
             self.add(KEPT_BATCHES, [BatchRow.of(batch, start)])
+
+    def _add_large(
+        self, owner: Table[Any], parts: LargeTable[Any], rows: Iterable[tuple[object, ...]]
+    ) -> tuple[int, int]:
+        """Add the large rows of a record; return the index of the first, and their number."""
+        if owner.name not in self._places:
+            self._connection.execute(owner.definition)
+            self._connection.execute(parts.definition)
+        start = self.place(parts.name)
+        numbered = ((index, *cells) for index, cells in enumerate(rows, start))
+        count = max(self._connection.executemany(parts.insertion, numbered).rowcount, 0)
+        self._places[parts.name] = start + count
+        return start, count
 
     def place(self, table: str) -> int:
         """Return the index of the next record of a table."""

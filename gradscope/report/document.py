@@ -243,6 +243,8 @@ class Section:
     """Title of the strips; empty if they need none."""
     note: Line = ""
     """Explanation of the title."""
+    result: Line = ""
+    """What a brief report says of it; empty if nothing."""
     blocks: tuple[Inner, ...]
 
 
@@ -280,9 +282,10 @@ def findings_in(document: Document) -> list[Findings]:
 
 
 def brief(document: Document) -> Document:
-    """Return the findings of a document and its conclusion, without a title."""
+    """Return the findings, results and conclusion of a document, without a title."""
     found = [one for one in findings_in(document) if one.found]
     verdicts = [one.verdict for one in findings_in(document) if one.verdict and not one.found]
+    results = [one.result for one in document.blocks if isinstance(one, Section) and one.result]
     closing = [Note(one.line) if isinstance(one, Note) else one for one in document.closing]
     if verdicts and closing and isinstance(last := closing[-1], Note):
         closing[-1] = Note((*_words(verdicts[0]), " ", *_words(last.line)))
@@ -292,7 +295,7 @@ def brief(document: Document) -> Document:
         subject="",
         header=(),
         blocks=tuple(replace(one, title="", note="", verdict="") for one in found),
-        closing=tuple(closing),
+        closing=(*map(Note, results), *closing),
     )
 
 

@@ -29,6 +29,7 @@ from gradscope.analysis.selection import (
 )
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
+from gradscope.recording.norm_table import NO_GRADIENT
 from gradscope.report.document import (
     Column,
     Inner,
@@ -161,7 +162,9 @@ def parameter_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]
 def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
     reasons: dict[str, list[ParameterRow]] = {}
     for row in group.rows:
-        reasons.setdefault(row.reason or "", []).append(row)
+        # The title says it already.
+        reason = "" if row.reason == NO_GRADIENT else row.reason or ""
+        reasons.setdefault(reason, []).append(row)
     head = Word(f"{group.title}: {counted(group.total, 'parameter')}", _LISTED[group.kind])
     for turn, (reason, rows) in enumerate(reasons.items()):
         if turn == 0 or reason:

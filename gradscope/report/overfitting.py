@@ -31,6 +31,7 @@ def overfit_sections(report: Report, width: int) -> Iterator[Section]:
     yield Section(
         title="One batch",
         note="a training on this batch alone, undone afterwards",
+        result=f"One batch: {overfit_text(found)}.",
         blocks=(Facts(tuple(facts)), _curve(found, width)),
     )
 

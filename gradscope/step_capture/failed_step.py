@@ -79,7 +79,7 @@ def failed_recording(
     """
     shown = backward_failed(capture, error)
     failed = StepFailedError(shown, error, capture, target.loss)
-    numbers = capture.nodes_by_number()
+    numbers = capture.graph.by_number()
     older = {number for number in numbers if number < capture.first_number}
     if older.isdisjoint(passed) or len(older) == len(numbers):
         # Nodes older than the last optimizer step are only evidence of a carried-over graph if some

@@ -7,7 +7,7 @@ from weakref import ref
 
 from torch import Tensor, nn
 
-from gradscope.capture.source.lines import Line, created
+from gradscope.capture.source.lines import Line
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
@@ -52,8 +52,8 @@ class GraphTrace:
 
 def numbered(graph: Graph) -> list[tuple[int, int]]:
     """Return the operations of a graph in the order of the forward, as (number, node)."""
-    numbers = ((created(node), position) for position, node in enumerate(graph.nodes))
-    return sorted((number, location) for number, location in numbers if number is not None)
+    numbers = enumerate(graph.numbers)
+    return sorted((number, node) for node, number in numbers if number is not None)
 
 
 def trace_of(capture: StepCapture, step: int) -> GraphTrace:

@@ -19,6 +19,7 @@ from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.guard import Function, Patches, is_interruption
 from gradscope.step_capture.called_from import CalledFrom
 from gradscope.step_capture.forward_watch import ForwardWatch
+from gradscope.step_capture.function_inputs import FunctionInputs
 
 HANDING_ON = torch.overrides.handle_torch_function.__code__
 
@@ -97,11 +98,12 @@ class CaptureMode(TorchFunctionMode):
 
     Args:
         fail: Called with an exception of gradscope's own. The script's call is not affected.
+        functions: Keeps inputs of custom functions.
     """
 
-    def __init__(self, fail: Callable[[Exception], None]) -> None:
+    def __init__(self, fail: Callable[[Exception], None], functions: FunctionInputs) -> None:
         super().__init__()
-        self._fail = fail
+        self._fail, self._functions = fail, functions
         self._sites: SiteMode | None = None
         self._values: ForwardWatch | None = None
         self._thread = 0
@@ -222,6 +224,7 @@ class CaptureMode(TorchFunctionMode):
             else:
                 try:
                     with DisableTorchFunction():  # the script's subclasses do not see this
+                        self._functions.began(frame)
                         values.began(func, args, kwargs, frame)
                         start = sites.began(func, args, frame)
                 except Exception as error:  # noqa: BLE001 - the script must not suffer from it

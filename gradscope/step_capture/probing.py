@@ -10,11 +10,11 @@ from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.naming import is_flat
 from gradscope.capture.reading import is_plain
-from gradscope.capture.source.lines import created
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.derivatives import probe_derivatives
+from gradscope.probes.forward.custom_functions import custom_functions
 from gradscope.probes.forward.forward_values import note_forward
 from gradscope.probes.forward.nonfinite_origins import note_origins
 from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
@@ -141,10 +141,16 @@ class HalfPrecision:
 
 NOT_RUN_AGAIN = "a script's forward is not repeated"
 
+
+def _probe_functions(context: ProbeContext) -> str | None:
+    return "they are checked after a script" if custom_functions(context.capture.graph) else None
+
+
 _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": probe_attributes,
     "checkpoints": probe_checkpoints,
     "comparisons": probe_comparisons,
+    "custom functions": _probe_functions,
     "derivatives": probe_derivatives,
     "dropped": probe_dropped,
     "freezes": probe_freezes,
@@ -193,9 +199,8 @@ def probe_captured_step(
 
 def _locations(context: ProbeContext) -> dict[int, int]:
     """Return the positions of the nodes' records, by sequence number."""
-    numbers = ((created(node), index) for index, node in enumerate(context.capture.graph.nodes))
-    first = context.position.first_node
-    return {number: first + index for number, index in numbers if number is not None}
+    numbers, first = context.capture.graph.by_number(), context.position.first_node
+    return {number: first + node for number, node in numbers.items()}
 
 
 def _probe_forward(context: ProbeContext, values: ForwardWatch) -> str | None:

@@ -209,7 +209,7 @@ class CaptureRecords:
         """
         assembler = self.assembler(late.named)
         location = assembler.position_of(late.capture)
-        numbers = late.capture.nodes_by_number()
+        numbers = late.capture.graph.by_number()
         locations = {number: location.first_node + node for number, node in numbers.items()}
         note_late(assembler, late, locations, location.first_node)
         if measured is None:

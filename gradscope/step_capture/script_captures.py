@@ -19,10 +19,12 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
 from gradscope.garbage import no_garbage_collection
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
 from gradscope.step_capture.failed_step import broken_start
 from gradscope.step_capture.forward_watch import Constants
+from gradscope.step_capture.function_inputs import FunctionInputs
 from gradscope.step_capture.late_captures import (
     LastStart,
     LateBackward,
@@ -54,16 +56,26 @@ class ScriptCaptures:
         training: State of the training.
         header: Header of the run's recording.
         schedule: Decides which steps are captured.
+        checks_functions: Whether custom functions may run once the script is over.
     """
 
-    def __init__(self, training: TrainingState, header: Header, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        training: TrainingState,
+        header: Header,
+        schedule: Schedule,
+        *,
+        checks_functions: bool = False,
+    ) -> None:
         self._training, self._schedule = training, schedule
         budget = training.pace.budget
         schedule.affords = None if budget.is_unlimited else budget.affords_capture
         self._thoroughness = Thoroughness(schedule)
         self._names = ScriptNames()
         self._constants: Constants = {}
-        self._mode = CaptureMode(self.fail)
+        self._functions = FunctionInputs()
+        self._checks_functions = checks_functions
+        self._mode = CaptureMode(self.fail, self._functions)
         self._records = CaptureRecords(training, header)
         self._stack = ExitStack()
         self._window: Window | None = None
@@ -195,6 +207,13 @@ class ScriptCaptures:
         """Capture the next steps because of a problem."""
         self._schedule.request()
 
+    def check_functions(self) -> list[CustomFunctionRecord]:
+        """Stop capturing, and check the custom functions of a script that is over."""
+        self._is_over = True
+        self._close()
+        self._mode.remove()
+        return self._functions.check(self._training.event_log.sites.index)
+
     @property
     def is_open(self) -> bool:
         """Whether the running step is being captured."""
@@ -250,6 +269,8 @@ class ScriptCaptures:
             self._mode.remove()
             self._last = None
             return
+        if self._checks_functions:
+            self._functions.learn()
         is_full = self._thoroughness.is_full()
         self._window = Window(
             self._mode, self._training, self._last, self._constants, is_full=is_full
@@ -387,7 +408,7 @@ class ScriptCaptures:
         if current is None:
             return
         current.watch.remove()
-        current.window.passed.update(current.capture.nodes_by_number())
+        current.window.passed.update(current.capture.graph.by_number())
         with DisableTorchFunction(), torch.no_grad():
             if not (current.window.is_full or self._records.knows(current.line)):
                 self._thoroughness.ask()
@@ -412,6 +433,13 @@ class ScriptCaptures:
         late.release()
 
 
-def script_captures_by(schedule: Schedule) -> MakeCaptures:
-    """Return the factory of captures by a schedule."""
-    return lambda training, header: ScriptCaptures(training, header, schedule)
+def script_captures_by(schedule: Schedule, *, checks_functions: bool = False) -> MakeCaptures:
+    """Return the factory of captures by a schedule.
+
+    Args:
+        schedule: Decides which steps are captured.
+        checks_functions: Whether custom functions may run once the script is over.
+    """
+    return lambda training, header: ScriptCaptures(
+        training, header, schedule, checks_functions=checks_functions
+    )

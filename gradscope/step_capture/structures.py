@@ -13,7 +13,7 @@ import torch
 from torch.autograd.graph import Node
 
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.source.lines import Line, created
+from gradscope.capture.source.lines import Line
 from gradscope.capture.step.assemble import NOT_DELIVERED, parameter_stat
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
@@ -63,14 +63,13 @@ def structure_of(
 ) -> Structure:
     """Return the structure of a step whose backward is finished."""
     graph, sites, first = capture.graph, capture.sites, capture.first_number
-    numbers = (created(node) for node in graph.nodes)
     return Structure(
         parameters=named.parameter_records,
         modules=named.module_records,
         operations=graph.operations,
         successors=graph.successors,
         parameter_nodes=capture.parameter_nodes(),
-        numbers=[None if number is None else number - first for number in numbers],
+        numbers=[None if number is None else number - first for number in graph.numbers],
         shapes=[_shapes(node) for node in graph.nodes],
         calls=_calls(named, capture),
         spans=(

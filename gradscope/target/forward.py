@@ -45,7 +45,11 @@ class Forward:
 
 def seed_everything(seed: int) -> None:
     """Seed torch, random, and numpy if it is loaded."""
-    torch.manual_seed(seed)
+    if torch.accelerator.current_accelerator() is None:
+        # For the devices that this torch cannot have, `torch.manual_seed` notes three tracebacks.
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -172,6 +172,41 @@ def test_two_steps_are_compared_and_a_link_reopens_them(show):
     assert lines == [pytest.approx([1.0, 1.0, 1e-3, 1.0])]
 
 
+HEAT_CELLS = """() => {
+  const plot = document.querySelector('[data-chart=heatmap] .js-plotly-plot');
+  const trace = plot.data.find(({ name }) => name === 'gradient norm');
+  return { edges: trace.x, texts: trace.text[0], steps: trace.meta.steps, norms: trace.z[0] };
+}"""
+ZOOM = """(range) => Plotly.relayout(
+  document.querySelector('[data-chart=heatmap] .js-plotly-plot'), { 'xaxis.range': range })"""
+
+
+def test_a_zoomed_heatmap_shows_finer_columns_and_two_steps_are_single_ones(show):
+    norms = [(10.0 ** (step % 7), 1.0) for step in range(2100)]
+    page = show(report_of(loop([1.0] * len(norms), norms), finding(step=2)))
+    section = come_to(page, "heatmap")
+    resolution = section.locator(".resolution")
+    expect(resolution).to_contain_text("a column covers up to 5 steps. Zoom in for single steps.")
+    assert len(page.evaluate(HEAT_CELLS)["norms"]) == 500
+    page.evaluate(ZOOM, [999.5, 1099.5])
+    expect(resolution).to_contain_text("each step has a column")
+    found = page.evaluate(HEAT_CELLS)
+    assert found["steps"] == list(range(1000, 1100))
+    assert found["texts"][:2] == ["step 1,000", "step 1,001"]
+    assert found["norms"] == [step % 7 for step in range(1000, 1100)]
+    page.evaluate(ZOOM, [-0.5, 999.5])
+    expect(resolution).to_contain_text("up to 2 steps")
+    found = page.evaluate(HEAT_CELLS)
+    assert found["edges"][:3] == [-0.5, 1.5, 3.5]
+    assert found["norms"] == [max(step % 7, (step + 1) % 7) for step in range(0, 1000, 2)]
+    section = come_to(page, "two-steps")
+    for label, step in (("First step", "1001"), ("Second step", "1004")):
+        section.get_by_label(label).fill(step)
+        section.get_by_label(label).press("Enter")
+    headers = section.locator("thead th").all_inner_texts()
+    assert [text for text in headers if "step" in text] == ["step 1,001", "step 1,004"]
+
+
 def test_a_look_opens_from_the_table(show):
     page = show(run_report())
     page.get_by_role("button", name="3", exact=True).click()

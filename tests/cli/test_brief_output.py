@@ -57,6 +57,15 @@ def test_quiet_of_a_healthy_model_is_one_line(gradscope_in):
     assert result.stderr == ""
 
 
+def test_quiet_shows_the_result_of_a_training_on_one_batch(gradscope_in):
+    whole, quiet = (
+        gradscope_in(ROOT, "inspect", HEALTHY, "--overfit", "5", *more, COLUMNS="140").stdout
+        for more in ((), ("-q",))
+    )
+    result = re.search(r"^ *result +(.+)$", whole, re.MULTILINE)[1]
+    assert quiet.splitlines()[0] == f"One batch: {result}."
+
+
 @pytest.mark.parametrize("model", [SICK, HEALTHY])
 def test_the_next_command_runs(gradscope_in, model):
     result = gradscope_in(ROOT, "inspect", model, "--output-format", "json")

@@ -1,13 +1,13 @@
 """The callback for Lightning's Trainer, with the real library."""
 
 import csv
+import importlib
 import pickle
 import subprocess
 import sys
 
 import pytest
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from gradscope.errors import GradscopeError
@@ -17,60 +17,14 @@ from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.testing import UnhealthyGradientsError
 
-pytest.importorskip("lightning")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-import lightning as L  # noqa: E402, N812 - the library is optional, and this its usual name
-from lightning.pytorch.loggers import CSVLogger  # noqa: E402
 
-from gradscope.integrations.lightning import GradscopeCallback  # noqa: E402
-
-
-class Net(L.LightningModule):
-    """Measures its own norms where Lightning says they are unscaled and not clipped."""
-
-    def __init__(self, *, is_cut=False, fails_at=None):
-        super().__init__()
-        self.encoder, self.head = nn.Linear(4, 3), nn.Linear(3, 1)
-        self.is_cut, self.fails_at = is_cut, fails_at
-        self.norms = []
-
-    def training_step(self, batch, batch_idx):
-        if batch_idx == self.fails_at:
-            raise RuntimeError("no more batches")
-        x, y = batch
-        hidden = self.encoder(x)
-        if self.is_cut:
-            hidden = hidden.detach()
-        return nn.functional.mse_loss(self.head(hidden), y)
-
-    def on_before_optimizer_step(self, optimizer):
-        gradients = [one.grad for one in self.parameters() if one.grad is not None]
-        self.norms.append(float(torch.nn.utils.get_total_norm(gradients)))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def fit(callback, folder, *, ckpt=None, **options):
-    torch.manual_seed(0)
-    net = Net(is_cut=options.pop("is_cut", False), fails_at=options.pop("fails_at", None))
-    data = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 1)), 4)
-    trainer = L.Trainer(
-        accelerator="cpu",
-        callbacks=[] if callback is None else [callback],
-        **{
-            "max_epochs": 2,
-            "log_every_n_steps": 1,
-            "logger": CSVLogger(folder, name=""),
-            "enable_checkpointing": False,
-            **options,
-        },
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(net, data, ckpt_path=ckpt)
-    return net, trainer
+@pytest.fixture(scope="module")
+def lightning():
+    """The training: only the worker that has these tests imports the library."""
+    pytest.importorskip("lightning")
+    return importlib.import_module("tests.integrations.lightning_training")
 
 
 def logged(folder):
@@ -78,10 +32,10 @@ def logged(folder):
         return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
 
 
-def test_norms_are_those_before_clipping_at_the_steps_of_the_trainer(tmp_path):
-    callback = GradscopeCallback()
+def test_norms_are_those_before_clipping_at_the_steps_of_the_trainer(lightning, tmp_path):
+    callback = lightning.GradscopeCallback()
     options = {"accumulate_grad_batches": 2, "gradient_clip_val": 0.01}
-    net, trainer = fit(callback, tmp_path, **options)
+    net, trainer = lightning.fit(callback, tmp_path, **options)
     rows = [row for row in logged(tmp_path) if "grad_norm/global" in row]
     assert trainer.global_step == len(net.norms) == 6
     assert [row["grad_norm/global"] for row in rows] == pytest.approx(net.norms, rel=1e-5)
@@ -95,9 +49,9 @@ def test_norms_are_those_before_clipping_at_the_steps_of_the_trainer(tmp_path):
         )
 
 
-def test_findings_are_reported_at_the_end(tmp_path, capsys):
-    callback = GradscopeCallback(save=tmp_path / "run.gradscope")
-    fit(callback, tmp_path, is_cut=True)
+def test_findings_are_reported_at_the_end(lightning, tmp_path, capsys):
+    callback = lightning.GradscopeCallback(save=tmp_path / "run.gradscope")
+    lightning.fit(callback, tmp_path, is_cut=True)
     assert [(one.rule, one.severity) for one in callback.report.findings] == [("GS201", "warning")]
     location = callback.report.findings[0].location
     assert location.source == "hidden = hidden.detach()"
@@ -108,25 +62,26 @@ def test_findings_are_reported_at_the_end(tmp_path, capsys):
     assert len(load_recording(tmp_path / "run.gradscope").steps) == 12
 
 
-def test_findings_at_the_fail_level_end_the_training_with_an_error(tmp_path):
+def test_findings_at_the_fail_level_end_the_training_with_an_error(lightning, tmp_path):
     with pytest.raises(UnhealthyGradientsError, match="GS201") as caught:
-        fit(GradscopeCallback(fail_level="warning"), tmp_path, is_cut=True)
+        lightning.fit(lightning.GradscopeCallback(fail_level="warning"), tmp_path, is_cut=True)
     assert [one.rule for one in caught.value.findings] == ["GS201"]
-    fit(GradscopeCallback(fail_level="error"), tmp_path, is_cut=True)  # it is a warning
+    # It is a warning.
+    lightning.fit(lightning.GradscopeCallback(fail_level="error"), tmp_path, is_cut=True)
 
 
-def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
-    callback = GradscopeCallback()
-    fit(callback, tmp_path, max_epochs=4, gradient_clip_val=1234.5)
+def test_clip_of_the_trainer_is_at_its_argument(lightning, tmp_path):
+    callback = lightning.GradscopeCallback()
+    lightning.fit(callback, tmp_path, max_epochs=4, gradient_clip_val=1234.5)
     (found,) = [one for one in callback.report.findings if one.rule == "GS406"]
     assert "gradient_clip_val=1234.5" in found.location.source
 
 
-def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
-    callback = GradscopeCallback()
+def test_precision_of_the_trainer_is_at_its_argument(lightning, tmp_path):
+    callback = lightning.GradscopeCallback()
     torch.manual_seed(0)
     data = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 1)), 4)
-    trainer = L.Trainer(
+    trainer = lightning.L.Trainer(
         precision="bf16-true",
         accelerator="cpu",
         callbacks=[callback],
@@ -136,7 +91,7 @@ def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    net = Net()
+    net = lightning.Net()
     net.configure_optimizers = lambda: torch.optim.SGD(net.parameters(), lr=1e-6)
     trainer.fit(net, data)
     (found,) = [one for one in callback.report.findings if one.rule == "GS603"]
@@ -144,25 +99,33 @@ def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
     assert 'precision="bf16-true",' in [one.source for one in found.related]
 
 
-def test_training_is_bit_identical(tmp_path):
-    with_it, _ = fit(GradscopeCallback(tensor_every=1), tmp_path, accumulate_grad_batches=2)
-    without, _ = fit(None, tmp_path, accumulate_grad_batches=2)
+def test_training_is_bit_identical(lightning, tmp_path):
+    with_it, _ = lightning.fit(
+        lightning.GradscopeCallback(tensor_every=1), tmp_path, accumulate_grad_batches=2
+    )
+    without, _ = lightning.fit(None, tmp_path, accumulate_grad_batches=2)
     for one, other in zip(with_it.parameters(), without.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def whole_and_resumed(tmp_path, *, first_epochs=1, **options):
+def whole_and_resumed(lightning, tmp_path, *, first_epochs=1, **options):
     """Return the recordings of a training, and of one that was resumed after its first epoch."""
     path, checkpoint = tmp_path / "run.gradscope", tmp_path / "last.ckpt"
-    fit(GradscopeCallback(save=tmp_path / "whole.gradscope", budget=None), tmp_path, **options)
-    _, trainer = fit(GradscopeCallback(save=path, budget=None), tmp_path, max_epochs=1, **options)
+    lightning.fit(
+        lightning.GradscopeCallback(save=tmp_path / "whole.gradscope", budget=None),
+        tmp_path,
+        **options,
+    )
+    _, trainer = lightning.fit(
+        lightning.GradscopeCallback(save=path, budget=None), tmp_path, max_epochs=1, **options
+    )
     trainer.save_checkpoint(checkpoint)
     if first_epochs > 1:  # it went on behind the checkpoint
         path.unlink()
-        once_more = GradscopeCallback(save=path, budget=None)
-        fit(once_more, tmp_path, max_epochs=first_epochs, **options)
-    callback = GradscopeCallback(save=path, budget=None)
-    _, trainer = fit(callback, tmp_path / "resumed", ckpt=checkpoint, **options)
+        once_more = lightning.GradscopeCallback(save=path, budget=None)
+        lightning.fit(once_more, tmp_path, max_epochs=first_epochs, **options)
+    callback = lightning.GradscopeCallback(save=path, budget=None)
+    _, trainer = lightning.fit(callback, tmp_path / "resumed", ckpt=checkpoint, **options)
     assert trainer.global_step == 12
     return load_recording(tmp_path / "whole.gradscope"), load_recording(path), callback
 
@@ -179,8 +142,8 @@ def norms(recording):
 
 
 @pytest.mark.parametrize("first_epochs", [1, 3])
-def test_resumed_training_continues_the_recording(tmp_path, first_epochs):
-    whole, resumed, callback = whole_and_resumed(tmp_path, first_epochs=first_epochs)
+def test_resumed_training_continues_the_recording(lightning, tmp_path, first_epochs):
+    whole, resumed, callback = whole_and_resumed(lightning, tmp_path, first_epochs=first_epochs)
     assert sorted(one.name for one in tmp_path.glob("run*")) == ["run.gradscope"]
     assert curve(resumed) == curve(whole)
     assert norms(resumed) == norms(whole)
@@ -192,9 +155,9 @@ def test_resumed_training_continues_the_recording(tmp_path, first_epochs):
     assert [row["step"] for row in rows] == [6, 7, 8, 9, 10, 11]
 
 
-def test_resumed_training_has_the_findings_of_the_whole_one(tmp_path):
+def test_resumed_training_has_the_findings_of_the_whole_one(lightning, tmp_path):
     options = {"is_cut": True, "accumulate_grad_batches": 1, "gradient_clip_val": 1e6}
-    whole, resumed, _ = whole_and_resumed(tmp_path, **options)
+    whole, resumed, _ = whole_and_resumed(lightning, tmp_path, **options)
     found = [
         sorted((one.rule, one.location.source) for one in judge(recording).findings)
         for recording in (whole, resumed)
@@ -203,10 +166,10 @@ def test_resumed_training_has_the_findings_of_the_whole_one(tmp_path):
     assert "GS201" in {rule for rule, _ in found[0]}
 
 
-def test_new_training_has_a_recording_of_its_own(tmp_path):
+def test_new_training_has_a_recording_of_its_own(lightning, tmp_path):
     path = tmp_path / "run.gradscope"
     for _ in range(2):
-        fit(GradscopeCallback(save=path), tmp_path, max_epochs=1)
+        lightning.fit(lightning.GradscopeCallback(save=path), tmp_path, max_epochs=1)
     names = [one.name for one in sorted(tmp_path.glob("run*"))]
     assert names == ["run-2.gradscope", "run.gradscope"]
 
@@ -217,7 +180,7 @@ sys.path.insert(0, {folder!r})
 from pathlib import Path
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
-from test_lightning import GradscopeCallback, fit
+from lightning_training import GradscopeCallback, fit
 
 class Killer(Callback):
     def on_train_batch_end(self, trainer, *_):
@@ -263,25 +226,27 @@ def test_recording_survives_a_kill_in_each_part(tmp_path, request):
     assert [step for step, _ in third] == list(range(12))
 
 
-def test_exception_of_the_training_is_recorded(tmp_path):
+def test_exception_of_the_training_is_recorded(lightning, tmp_path):
     path = tmp_path / "run.gradscope"
     with pytest.raises(RuntimeError, match="no more batches"):
-        fit(GradscopeCallback(save=path), tmp_path, fails_at=1)
+        lightning.fit(lightning.GradscopeCallback(save=path), tmp_path, fails_at=1)
     recording: Recording = load_recording(path)
     assert len([one for one in recording.steps if one.optimizer]) == 1
     assert torch.nn.Module.zero_grad.__module__ == "torch.nn.modules.module"
 
 
-def test_callback_can_be_sent_to_other_processes():
-    pickle.loads(pickle.dumps(GradscopeCallback(save="run.gradscope", fail_level="error")))
+def test_callback_can_be_sent_to_other_processes(lightning):
+    pickle.loads(
+        pickle.dumps(lightning.GradscopeCallback(save="run.gradscope", fail_level="error"))
+    )
 
 
 @pytest.mark.parametrize(
     "arguments", [{"fail_level": "bad"}, {"budget": -1}, {"every": 0}, {"select": "GS999"}]
 )
-def test_wrong_argument_is_an_error(arguments):
+def test_wrong_argument_is_an_error(lightning, arguments):
     with pytest.raises(GradscopeError):
-        GradscopeCallback(**arguments)
+        lightning.GradscopeCallback(**arguments)
 
 
 SCRIPT = """

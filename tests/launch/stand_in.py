@@ -14,7 +14,7 @@ spec = importlib.util.spec_from_file_location(NAME, Path(__file__).with_name("st
 sys.modules[NAME] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[NAME])
 captured_steps = sys.modules["gradscope.step_capture.script_captures"] = ModuleType("close_looks")
-captured_steps.script_captures_by = lambda schedule: None
+captured_steps.script_captures_by = lambda schedule, **_: None
 gradient_storage = sys.modules["gradscope.capture.training.steps.stored_gradients"] = ModuleType(
     "keeping"
 )

@@ -20,6 +20,7 @@ from gradscope.cli import rank_recordings
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.opening import FORMAT
 from gradscope.recording.store import load_recording
+from tests.nightly import some_on_push
 from tests.rules.ranks.running import script
 
 LOOP = """
@@ -161,7 +162,7 @@ FORMATS = (
 )
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", some_on_push(FORMATS, 3))
 def test_report_and_clip_report_take_a_job_in_every_format(command, form):
     for name in ("report", "clip-report"):
         code, out, _ = command(name, "fsdp2.gradscope", "--output-format", form)

@@ -89,6 +89,7 @@ def test_healthy_gradients_pass_and_inputs_choose_rules_and_level(workspace):
     assert "Passed" in done.stdout
 
 
+@pytest.mark.nightly
 def test_hostile_inputs_are_names_of_files_that_are_not_there(workspace):
     done = run(
         workspace,

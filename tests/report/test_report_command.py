@@ -118,3 +118,34 @@ def test_formats_of_ci_hold_several_recordings_in_one_document(saved, tmp_path, 
     assert done.returncode == 0, done.stderr
     suites = ElementTree.parse(tmp_path / "out.xml").getroot().findall("testsuite")
     assert len(suites) == 2
+
+
+def test_script_in_place_of_a_recording_names_the_next_command(tmp_path, run):
+    (tmp_path / "train.py").write_text("print('not run')\n")
+    done = run("train.py")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: `train.py` is a Python file, not a recording",
+        "  help: gradscope run --save train.gradscope train.py",
+    ]
+
+
+def test_name_without_its_suffix_is_completed_in_the_help(saved, run):
+    done = run(saved.stem)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[1] == f"  help: did you mean `{saved.name}`?"
+
+
+def test_folder_with_a_recording_that_has_just_begun_shows_the_others(saved, tmp_path, run):
+    (tmp_path / "begun.gradscope").touch()
+    done = run(tmp_path, "--output-format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["parameters"]
+    assert "begun.gradscope` is empty: it is left out" in done.stderr.replace("\n", "")
+
+
+def test_folder_of_empty_recordings_is_an_error(tmp_path, run):
+    (tmp_path / "begun.gradscope").touch()
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert "is empty" in done.stderr

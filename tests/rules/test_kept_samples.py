@@ -21,7 +21,7 @@ CODES = {
     for rule in RULES
     if rule.needs_run and family_of(rule.code) != "ranks"
 }
-ON_PUSH = [place for place, code in enumerate(CODES) if code in ("GS405", "GS406", "GS708")]
+ON_PUSH = [place for place, code in enumerate(CODES) if code == "GS406"]
 LITTLE = Room(limit=2_000_000, recent=100, chunks=10, around=300)
 """Less than what 2 MB hold: most steps become summaries."""
 

@@ -20,7 +20,7 @@ FIRST = {key.rpartition("-")[0]: position for position, key in reversed([*enumer
 """The position of the first training of each rule; a push tests every third rule."""
 
 
-@pytest.mark.parametrize("name", some_on_push(TRAININGS, [*FIRST.values()][::3]))
+@pytest.mark.parametrize("name", some_on_push(TRAININGS, [*FIRST.values()][::6]))
 def test_the_findings_do_not_depend_on_what_is_kept(name, tmp_path):
     made = TRAININGS[name]()
     short = made if hasattr(made, "steps") else made.recording()

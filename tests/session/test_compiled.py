@@ -6,6 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 import gradscope
+from tests.nightly import some_on_push
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -89,7 +90,7 @@ def test_gradients_are_right_and_the_hidden_is_said(build, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("build", some_on_push(MODELS.values(), 2), ids=MODELS)
 def test_eager_run_shows_lines_and_module_calls(build, backend):
     model, batch = build(backend), data()
     report = gradscope.inspect(model, batch, F.mse_loss, eager=True, probe_steps=1)

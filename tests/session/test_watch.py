@@ -243,10 +243,13 @@ def test_names_are_known_where_there_is_no_source():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the compiler needs one")
-def test_models_that_were_compiled_before_are_not_hooked():
+@pytest.mark.parametrize("is_called", [True, False])
+def test_models_that_were_compiled_before_are_not_hooked(is_called):
     model, optimizer = made()
     compiled = torch.compile(model, backend="eager")
-    train(compiled, optimizer, 1)
+    if is_called:
+        train(compiled, optimizer, 1)
+        torch.compiler.reset()  # it is compiled again
     with gradscope.watch() as watch:
         train(compiled, optimizer, 3)
     assert len(watch.report().recording.steps) == 3

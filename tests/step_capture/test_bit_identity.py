@@ -11,7 +11,7 @@ ALL = MODELS | LOOPS
 
 @pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
 @pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
-@pytest.mark.parametrize("name", some_on_push(ALL, 2))
+@pytest.mark.parametrize("name", some_on_push(ALL, 4))
 def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, python_state = outcome(ALL[name])
     seen = []

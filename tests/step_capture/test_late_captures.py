@@ -31,7 +31,7 @@ def late(recorded):
     return [one for one in recorded.captured_steps if one.recording.evidence_of(LateCapture)]
 
 
-@pytest.mark.parametrize("name", some_on_push(IN_FORWARD, 3))
+@pytest.mark.parametrize("name", some_on_push(IN_FORWARD, 5))
 def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_steps, name):
     if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
         pytest.skip("this torch does not tell which saved tensors lie behind a hook")

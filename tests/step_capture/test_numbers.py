@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from tests.nightly import some_on_push
 from tests.step_capture.conftest import norms, reaches
 from tests.step_capture.models_to_train import Encoder, Recurrent, convolutional, mlp
 
@@ -49,7 +50,7 @@ def of_model(one):
 
 @pytest.mark.parametrize(
     ("name", "optimizer"),
-    [*((name, "sgd") for name in BATCHES), *(("mlp", name) for name in ADAPTIVE)],
+    some_on_push([*((name, "sgd") for name in BATCHES), *(("mlp", name) for name in ADAPTIVE)], 3),
 )
 def test_gradients_of_parameters(name, optimizer, capture_steps):
     make, shape = BATCHES[name]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.nightly import some_on_push
 from tests.step_capture.models_to_train import outcome, same
 
 transformers = pytest.importorskip("transformers")
@@ -79,7 +80,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", some_on_push(LOOPS, 4))
 def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, _ = outcome(LOOPS[name])
     seen = []

@@ -245,6 +245,19 @@ def test_misspelled_loss_name_offers_the_nearest(workplace):
     assert error.help == "did you mean 'cross-entropy'?"
 
 
+def test_unknown_loss_lists_what_may_be_given(workplace):
+    error = workplace.error(PAIR, loss="foo")
+    assert error.what.endswith("has no 'foo'")
+    assert error.help == (
+        "--loss takes cross-entropy, mse, mean, sum-squares, or a function of the file"
+    )
+
+
+def test_misspelled_function_of_the_file_offers_the_nearest(workplace):
+    error = workplace.error(PAIR + "def own_loss(y, t): return y.sum()\n", loss="own_los")
+    assert error.help == "did you mean 'own_loss'?"
+
+
 TERMS = "dict(loss_cls=y.sum(), loss_box=y.square().sum(){more})"
 
 

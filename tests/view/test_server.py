@@ -227,6 +227,7 @@ def test_recordings_are_left_as_they_are(serve, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.nightly
 def test_200_recordings_are_listed_within_a_second(serve, tmp_path):
     source = written_run(tmp_path / "0.gradscope", [1 / (1 + step) for step in range(100)])
     content = source.read_bytes()

@@ -28,10 +28,11 @@ from gradscope.capture.ranks.placement import (
     waits_for_reduction,
 )
 from gradscope.capture.ranks.quiet_calls import QuietCalls
+from gradscope.capture.ranks.rank_arithmetic import rank_arithmetic
 from gradscope.capture.ranks.reducers import Pass, Reducers
-from gradscope.capture.ranks.script_source import divisions, products, written_lines
 from gradscope.capture.ranks.sources import Sources
 from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
+from gradscope.capture.ranks.written_lines import written_lines
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
@@ -256,10 +257,8 @@ class RankWatch:
             self._files.add(file)
             for kind, line in written_lines(file):
                 self.log.note(f"written-{kind}", self.log.line(line))
-            for subject, line in divisions(file):
-                self.log.note("divided-by-ranks", self.log.line(line), subject)
-            for subject, line in products(file):
-                self.log.note("multiplied-by-ranks", self.log.line(line), subject)
+            for operation, subject, line in rank_arithmetic(file):
+                self.log.note(f"{operation}-by-ranks", self.log.line(line), subject)
 
     def backward_ended(self) -> None:
         """Note that a backward has ended without an exception."""

@@ -56,14 +56,14 @@ def is_users_file(file: str) -> bool:
     return _kind_of_code(file) == _USERS
 
 
-_NO_NUMBER = 2**64 - 1
+NO_NUMBER = 2**64 - 1
+"""Sequence number of leaves, which have none: `AccumulateGrad` nodes run first."""
 
 
 def created(node: Node) -> int | None:
     """Return a node's sequence number, None for leaves, which have none."""
-    # AccumulateGrad nodes have the maximum 64-bit number, to run first.
     number: int = node._sequence_nr()
-    return None if number == _NO_NUMBER else number
+    return None if number == NO_NUMBER else number
 
 
 class Line(NamedTuple):

@@ -19,7 +19,7 @@ from gradscope.capture.step.forward_calls import (
     CheckpointObserver,
     SwitchObserver,
 )
-from gradscope.capture.step.graph import Graph, release, walk
+from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
@@ -126,7 +126,7 @@ class StepCapture:
 
     def reach_back(self, earlier: "StepCapture") -> None:
         """Add the module calls of an earlier forward, if the graph reaches back into it."""
-        if any(number < self.first_number for number in self.nodes_by_number()):
+        if any(number < self.first_number for number in self.graph.by_number()):
             self.modules = self.modules.with_earlier(earlier.modules)
 
     @no_garbage_collection()
@@ -195,11 +195,6 @@ class StepCapture:
         call = None if line else self.modules.innermost().find(number)
         return line if call is None else self.modules.calls[call].line
 
-    def nodes_by_number(self) -> dict[int, int]:
-        """Return the graph's nodes by sequence number."""
-        numbers = ((created(node), index) for index, node in enumerate(self.graph.nodes))
-        return {number: index for number, index in numbers if number is not None}
-
     def parameter_nodes(self) -> dict[int, int]:
         """Return the graph's `AccumulateGrad` nodes by index of their parameter.
 
@@ -216,6 +211,4 @@ class StepCapture:
 
     def release_graph(self) -> None:
         """Release the graph, but not the records of what made it."""
-        self.graph.index.clear()
-        self.graph.leaves.clear()
-        release(self.graph.nodes)
+        self.graph.release()

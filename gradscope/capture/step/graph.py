@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
-from gradscope.capture.source.lines import created
+from gradscope.capture.source.lines import NO_NUMBER, created
 
 _NO_CONTAINERS = frozenset({bool, float, int, str, type(None), torch.dtype, torch.Size})
 
@@ -130,6 +130,9 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     """Nodes, held only until the capture ends. torch makes a new Python object for a node unless an
     old one is still referenced."""
+    numbers: list[int | None] = field(default_factory=list)
+    """By node: its sequence number, as `created` returns it. Threads count separately: numbers may
+    occur twice."""
     index: dict[Node, int] = field(default_factory=dict)
     operations: list[str] = field(default_factory=list)
     successors: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
@@ -154,16 +157,24 @@ class Graph:
             node = self.index.get(edge.node)
         elif edge.number is not None:
             if not self._numbers:
-                numbers = ((created(node), position) for position, node in enumerate(self.nodes))
-                self._numbers = {
-                    number: position for number, position in numbers if number is not None
-                }
+                self._numbers = self.by_number()
             node = self._numbers.get(edge.number)
         else:
             if len(self._leaf_nodes) < len(self.leaves):
                 self._leaf_nodes = {id(leaf): node for node, leaf in self.leaves.items()}
             node = self._leaf_nodes.get(id(edge.leaf))
         return None if node is None else (node, edge.slot)
+
+    def by_number(self) -> dict[int, int]:
+        """Return the nodes by sequence number, in the order of the walk."""
+        return {number: node for node, number in enumerate(self.numbers) if number is not None}
+
+    def release(self) -> None:
+        """Release the nodes and leaves, but not what is known of them."""
+        self.index.clear()
+        self.leaves.clear()
+        self.numbers.clear()
+        release(self.nodes)
 
     def shared_gradients(self) -> dict[int, tuple[int, int]]:
         """Return the view nodes whose gradient equals that of another tensor, with that tensor.
@@ -211,6 +222,8 @@ def walk(root: Tensor) -> Graph:
         operation = type(node).__name__
         if operation in _UNNAMED:
             operation = node.name().rpartition("::")[2]
+        sequence: int = node._sequence_nr()
+        graph.numbers.append(None if sequence == NO_NUMBER else sequence)
         if operation == _ACCUMULATE:
             # Of all nodes, only `AccumulateGrad` exposes the tensor that it belongs to.
             graph.leaves[len(operations)] = node.variable  # type: ignore[attr-defined]

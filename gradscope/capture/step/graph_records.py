@@ -15,7 +15,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.naming import NamedModel, dtype_name
 from gradscope.capture.source.cells import shown_file
 from gradscope.capture.source.definitions import Definitions, Registration
-from gradscope.capture.source.lines import Line, created
+from gradscope.capture.source.lines import Line
 from gradscope.capture.step.cuts import Cut, leaves_behind
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import VIEW_OPERATIONS, Edge, Graph
@@ -130,7 +130,7 @@ class GraphRecords:
         counts = Counter(nodes.values())
         owners = {node: position for position, node in nodes.items() if counts[node] == 1}
         innermost = capture.modules.innermost()
-        numbers = [created(node) for node in graph.nodes]
+        numbers = graph.numbers
         # Each thread counts separately: a number that occurs twice is ambiguous.
         repeated = {number for number, count in Counter(numbers).items() if count > 1}
         for index, node in enumerate(graph.nodes):
@@ -275,7 +275,7 @@ class CutFinder:
 
     @cached_property
     def _nodes(self) -> dict[int, int]:
-        return self._capture.nodes_by_number()
+        return self._capture.graph.by_number()
 
     def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
         """Return the parameters that the cut stops, with the last line on each one's path."""

@@ -12,7 +12,6 @@ from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.reading import is_plain
-from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import HELD_ELEMENTS, Key, Measurer, Numbers, norms
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
@@ -165,7 +164,7 @@ class ShareCollector:
         user = self._graph.first_user[node]
         if node in self._graph.met_again or user < 0:
             return False
-        number = created(self._graph.nodes[user])
+        number = self._graph.numbers[user]
         return number is not None and call.start <= number < (call.end or call.start)
 
     def _users_of_shared_tensors(self) -> dict[Key, list[_User]]:
@@ -177,7 +176,7 @@ class ShareCollector:
         for user, successors in enumerate(graph.successors):
             if any(target in graph.met_again for target, _ in successors):
                 node = graph.nodes[user]
-                number = created(node) or 0
+                number = graph.numbers[user] or 0
                 for position, (following, slot) in enumerate(node.next_functions):
                     if following is not None:
                         key = (graph.index[following], slot)

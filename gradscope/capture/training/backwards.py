@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
+from torch._C import DisableTorchFunction, _current_graph_task_id
 from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
 from gradscope.capture.compiler import is_in_cuda_graph, is_traced
@@ -21,8 +21,11 @@ from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.guard import Function
 from gradscope.capture.training.history.history import History
 from gradscope.capture.training.locations import Location, subject_of
-from gradscope.capture.training.optimizers import learning_rate
-from gradscope.capture.training.pacing.budget import REPEATED_EVENT
+from gradscope.capture.training.repeated_backwards import (
+    RepeatedBackwards,
+    last_scale,
+    note_for_ranks,
+)
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
 from gradscope.recording.events import (
@@ -35,6 +38,10 @@ from gradscope.recording.events import (
 
 _WALKED_FIRST, _WALKED_EVERY = 5, 20
 """Graphs are walked completely in this many windows at first, and later in every Nth."""
+
+_NONE = -1
+"""Number of the backward that runs the caller, such as a reentrant checkpoint or a hook, if none
+does."""
 
 
 class Backwards:
@@ -58,26 +65,30 @@ class Backwards:
         """The same for the backward that is starting."""
         self._is_own = False
         """Whether the starting backward is gradscope's own, not the script's."""
+        self._repeated = RepeatedBackwards(training, self.scaled, self._failed_unobserved)
 
     def wrap(self, original: Function) -> Function:
         """Return the engine's function, wrapped."""
         guard, patterns = self._training.guard, self._training.pace.patterns
+        repeated = self._repeated
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             # A backward inside a backward, as of a reentrant checkpoint, is part of the outer one.
-            if self._is_own or not guard.active or _is_within_backward():
+            if self._is_own or not guard.active or _current_graph_task_id() != _NONE:
                 return original(t_outputs, *args, **kwargs)
             ranks = self._training.ranks
             if ranks.is_on and not is_traced():
                 guard.run(ranks.backward_begins, t_outputs, sys._getframe(1))
-            if patterns.position is not None and self._repeats(t_outputs, args, kwargs):
-                return self._run_repeated(original, t_outputs, args, kwargs)
+            if patterns.position is not None and repeated.begins(
+                t_outputs, args, kwargs, sys._getframe(1)
+            ):
+                return repeated.run(original, t_outputs, args, kwargs)
             if is_traced():
                 self._training.gradient_state.may_be_replayed |= is_in_cuda_graph()
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
-            if self._is_again(args, kwargs, frame):
-                return self._run_again(original, t_outputs, args, kwargs)
+            if repeated.is_again(args, kwargs, frame):
+                return repeated.run_again(original, t_outputs, args, kwargs)
             options = _options(*args, **kwargs)
             return self._run_recorded(
                 partial(original, t_outputs, *args, **kwargs),
@@ -97,107 +108,14 @@ class Backwards:
                 guard.run(self._failed, note, error)
             raise
         guard.leave_change()
-        self._note_for_ranks()
+        note_for_ranks(self._training)
         if note is not None:
             guard.run(self._after, note)
         return result
 
-    def _note_for_ranks(self) -> None:
-        ranks = self._training.ranks
-        if ranks.is_on and not is_traced():
-            self._training.guard.run(ranks.backward_ended)
-
-    def _repeats(self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether a backward is what the running step is expected to do."""
-        training, frame = self._training, sys._getframe(2)
-        patterns = training.pace.patterns
-        # After the roots, the engine gets grad_tensors, keep_graph, create_graph, inputs,
-        # allow_unreachable and accumulate_grad. `backward` accumulates, `grad` does not.
-        is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
-        detail = 3 if is_backward else 1
-        if len(args) > 2:
-            detail = 2 * bool(is_backward and args[1]) + bool(args[2])
-        if patterns.position and patterns.position.by_hand:
-            training.end_step_by_hand()
-        if is_backward:
-            found = training.pace.repeats_backward(detail, outputs, frame)
-        else:
-            found = patterns.repeats("grad", detail, frame) is not None
-        if not found:
-            training.record_in_full()
-        elif self.scaled:
-            training.pace.unscale_loss(self._scale)
-        return found
-
-    def _run_repeated(
-        self,
-        original: Function,
-        outputs: object,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:  # noqa: ANN401
-        """Run a backward of which nothing is recorded unless it raises."""
-        steps, guard = self._training.steps, self._training.guard
-        steps.in_repeated_backward = 0
-        guard.enter_change()
-        try:
-            result = original(outputs, *args, **kwargs)
-        except BaseException as error:
-            guard.run(self._failed_unobserved, _options(*args, **kwargs), sys._getframe(2), error)
-            raise
-        finally:
-            guard.leave_change()
-            made, steps.in_repeated_backward = steps.in_repeated_backward, None
-        self._note_for_ranks()
-        if made:
-            self._end_step_of_hooks()
-        return result
-
-    def _is_again(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> bool:
-        """Return whether a call of `autograd.grad` continues the series recorded last."""
-        if args[5] if len(args) > 5 else kwargs.get("accumulate_grad"):
-            return False
-        creates = args[2] if len(args) > 2 else kwargs.get("create_graph")
-        return self._training.pace.patterns.is_grad_again(int(bool(creates)), frame)
-
-    def _run_again(
-        self,
-        original: Function,
-        outputs: object,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:  # noqa: ANN401
-        """Run one more call of such a series; nothing is recorded unless it raises."""
-        free_the_dead()
-        guard = self._training.guard
-        guard.enter_change()
-        try:
-            return original(outputs, *args, **kwargs)
-        except BaseException as error:
-            guard.run(self._failed_unobserved, _options(*args, **kwargs), sys._getframe(2), error)
-            raise
-        finally:
-            guard.leave_change()
-            self._training.pace.budget.spend(REPEATED_EVENT)
-
-    def _end_step_of_hooks(self) -> None:
-        """Record the optimizer steps made by hooks of a backward that repeats another."""
-        training = self._training
-        end = training.pace.patterns.end_by()
-        index = None if end is None else end.events[-1].optimizer
-        if end is None or index is None:
-            training.record_in_full()
-        else:
-            optimizer = training.optimizers.known[index].optimizer()
-            training.step_repeated(end, index, optimizer and learning_rate(optimizer))
-
-    def _failed_unobserved(
-        self, options: "_Options", frame: FrameType, error: BaseException
-    ) -> None:
-        self._training.pace.patterns.forget_last()
-        self._training.record_in_full()
+    def _failed_unobserved(self, kind: str, frame: FrameType, error: BaseException) -> None:
+        """Record the failure of a backward of which nothing was recorded when it started."""
         location = self._training.locations.of(frame)
-        kind = "backward" if options.accumulates else "grad"
         self._failed(_Note(kind, location, {}, subject_of(location.call())), error)
 
     def catch_up(self) -> None:
@@ -271,7 +189,7 @@ class Backwards:
         if isinstance(root, Tensor) and root.requires_grad:
             self._is_own = True
             try:
-                scale = self._scale() if note.numbers.get("scaled") else None
+                scale = last_scale(self.scaled) if note.numbers.get("scaled") else None
                 start = Start(root, note.location, note.subject, scale, numbers.get("loss"))
                 captures.before_backward(start, readable=self._was_readable)
             finally:
@@ -341,14 +259,14 @@ class Backwards:
         self._was_readable, self.are_saved_readable = self.are_saved_readable, True
         facts |= named(BackwardEvent, divided=found.divided, scaled=float(found.is_scaled))
         if found.is_scaled:
-            facts |= named(BackwardEvent, scale=unread(self._scale()))
+            facts |= named(BackwardEvent, scale=unread(last_scale(self.scaled)))
         if found.multiplied != 1:
             facts |= named(BackwardEvent, multiplied=found.multiplied)
         reduction = None if found.is_mean is None else float(found.is_mean)
         facts |= known(BackwardEvent, reduction=reduction, tokens=unread(found.tokens))
         loss = number(first)
         if loss is not None:
-            value = loss / self._scale() if found.is_scaled else loss
+            value = loss / last_scale(self.scaled) if found.is_scaled else loss
             facts |= named(BackwardEvent, loss=unread(value))
         return facts
 
@@ -361,9 +279,6 @@ class Backwards:
         if keeps:
             roots.add(sequence)
         return named(BackwardEvent, root=float(sequence), again=float(again))
-
-    def _scale(self) -> Number:
-        return next(reversed(self.scaled.values()), 1.0)
 
     def _extent(
         self, outputs: Sequence[Tensor | GradientEdge], location: Location, frame: FrameType
@@ -431,9 +346,3 @@ def _is_broken(output: Tensor | GradientEdge) -> bool:
     is_number = isinstance(output, Tensor) and output.numel() == 1 and output.is_cpu
     loss = number(output) if is_number else None
     return isinstance(loss, float) and not math.isfinite(loss)
-
-
-def _is_within_backward() -> bool:
-    """Return whether a backward runs the caller, for example a reentrant checkpoint or a hook."""
-    # The number of the backward that this thread runs; -1 is none.
-    return torch._C._current_graph_task_id() != -1

@@ -51,13 +51,18 @@ class BatchContents:
 
     def __init__(self, batch: object, *, is_stored: bool) -> None:
         # Modes and subclasses of the script would see the reads below.
+        self.size, self.is_scarce = 0, False
         with DisableTorchFunction():
             self.tensors = found = _tensors(batch)
             self._versions = [_version(one) for one in found]
-            self.size = sum([_bytes(one) for one in found])
-            # Memory of a device, and memory that a worker process shares: the latter may have a
-            # small limit, and holds a file open.
-            self.is_scarce = any(not one.is_cpu or _is_shared(one) for one in found)
+            for one in found:
+                try:
+                    self.size += one.nbytes
+                    # Memory of a device, and memory that a worker process shares: the latter may
+                    # have a small limit, and holds a file open.
+                    self.is_scarce |= not one.is_cpu or one.untyped_storage().is_shared()
+                except (RuntimeError, NotImplementedError):  # without memory of its own
+                    self.is_scarce |= not one.is_cpu
             self._structure = _structure(batch, list(self.tensors)) if is_stored else None
 
     def release(self) -> None:
@@ -173,20 +178,6 @@ def _tensors(batch: object) -> tuple[Tensor, ...]:
 
 def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _is_shared(tensor: Tensor) -> bool:
-    try:
-        return bool(tensor.is_shared())
-    except (RuntimeError, NotImplementedError):  # without memory of its own
-        return False
-
-
-def _bytes(tensor: Tensor) -> int:
-    try:
-        return tensor.nbytes
-    except (RuntimeError, NotImplementedError):  # without memory of its own
-        return 0
 
 
 def _structure(value: object, found: list[Tensor]) -> list[object]:

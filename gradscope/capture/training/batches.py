@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -91,8 +92,7 @@ class _Pass:
         return not in_first or count == (self.loader.usual or 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivered:
+class _Delivered(NamedTuple):
     """A batch that the script got."""
 
     step: int
@@ -165,12 +165,15 @@ class Batches:
         return __next__
 
     def _fetch(self, iterator: Any, index: object) -> None:  # noqa: ANN401
+        began = perf_counter()
         known = self._passes.get(iterator)
         if known is None:
             known = self._passes[iterator] = _Pass(_Loader())
         known.fetched[getattr(iterator, "_send_idx", 0)] = _indices(index)
+        self._guard.spend(perf_counter() - began)
 
     def _deliver(self, iterator: Any, batch: object) -> None:  # noqa: ANN401
+        began = perf_counter()
         known = self._passes.get(iterator)
         if known is None or not getattr(iterator, "_in_order", True):
             return
@@ -184,6 +187,7 @@ class Batches:
         self._held += 1 + len(indices)
         while self._held > _MOST and len(self._last) > 1:
             self._held -= 1 + len(self._last.popleft().indices)
+        self._guard.spend(perf_counter() - began)
 
     def _hold(self, contents: BatchContents) -> None:
         """Hold the tensors of a batch, and release those of old ones."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import compress
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 
 from torch import nn
 from torch.optim import Optimizer
@@ -53,7 +53,7 @@ def given_by(
 def compiled_models() -> list[nn.Module]:
     """Return the models that were compiled already."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
-    if frames is None:
+    if frames is None or not _has_compiled(frames):
         return []
     # By type: reading `__class__` of some objects runs their code, as does hashing of some types.
     # There may be millions of objects: no Python code runs for each.
@@ -67,6 +67,18 @@ def compiled_models() -> list[nn.Module]:
         for one in modules
         if issubclass(type(one), wrapper) or vars(one).get("_compiled_call_impl") is not None
     ]
+
+
+def _has_compiled(frames: ModuleType) -> bool:
+    """Whether torch may have compiled anything: to search all objects takes 0.1 s and more.
+
+    Optimizers import the compiler in any script.
+    """
+    # The first is set by a first compiled call; the second has an entry for what is not compiled
+    # too, and is emptied by `torch.compiler.reset()`.
+    return not getattr(nn.Module, "___needs_generation_tag_patch", True) or any(
+        map(callable, getattr(frames, "cached_backends", {0: id}).values())
+    )
 
 
 def _with_subclasses(kind: type) -> Iterator[type]:

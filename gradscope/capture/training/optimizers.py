@@ -105,16 +105,12 @@ class Optimizers:
         self._update(known, optimizer)
         return known
 
-    def index_of(self, optimizer: Optimizer) -> int:
-        """Return the index of a known optimizer, -2 for others."""
-        index = self._indices.get(id(optimizer), -2)
+    def own(self, optimizer: Optimizer) -> Known | None:
+        """Return the entry of an optimizer that is known itself; None for others."""
+        index = self._indices.get(id(optimizer))
+        known = None if index is None else self.known[index]
         # The `id` of a freed optimizer may be that of a new one.
-        return index if index >= 0 and self.known[index].optimizer() is optimizer else -2
-
-    def leader_of(self, index: int) -> int:
-        """Return the index of the optimizer that an optimizer's steps count for, usually itself."""
-        leader = self.known[index].joined if index >= 0 else None
-        return index if leader is None else leader
+        return known if known is not None and known.optimizer() is optimizer else None
 
     def is_joined(self, index: int) -> bool:
         """Return whether others step with an optimizer, or it with them."""
@@ -136,9 +132,8 @@ class Optimizers:
         return leader
 
     def _find(self, optimizer: Optimizer) -> Known | None:
-        index = self._indices.get(id(optimizer))
-        if index is not None and self.known[index].optimizer() is optimizer:
-            return self.known[index]
+        if (known := self.own(optimizer)) is not None:
+            return known
         # A trainer's wrapper, which has the groups of the optimizer that it steps.
         groups = optimizer.param_groups
         others = ((known, known.optimizer()) for known in reversed(self.known))

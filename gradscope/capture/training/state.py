@@ -64,6 +64,9 @@ class Scopes:
         )
 
 
+_UNKNOWN = -2
+"""Stands for an optimizer that was not observed before: no known call is one of it."""
+
 OUTSIDE = "outside"
 """Subject of gradients that were zeroed outside of observed calls."""
 
@@ -125,9 +128,12 @@ class TrainingState:
         patterns = self.pace.patterns
         if patterns.position is None:
             return False
-        if self.steps.in_repeated_backward is not None:
+        if self.steps.repetitions.in_backward is not None:
             return True
-        detail = -1 if optimizer is None else self.optimizers.index_of(optimizer)
+        detail = -1
+        if optimizer is not None:
+            known = self.optimizers.own(optimizer)
+            detail = _UNKNOWN if known is None else known.index
         if patterns.position.by_hand is not None:
             self.end_step_by_hand()
         if patterns.repeats(kind, detail, frame) is not None:

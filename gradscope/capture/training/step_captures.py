@@ -9,6 +9,7 @@ from torch import Tensor
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
 
@@ -127,6 +128,9 @@ class StepCaptures(Protocol):
 
     def see_end(self, error: BaseException) -> None:
         """Record the exception that ended the script, with its traceback."""
+
+    def check_functions(self) -> Sequence[CustomFunctionRecord]:
+        """Check the custom functions of a script that is over, whose code may run now."""
 
     def take(self, step: int) -> tuple[CapturedStep, ...]:
         """Return the captured steps since the last call, as those of a step."""

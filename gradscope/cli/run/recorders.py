@@ -44,7 +44,9 @@ def training_watch(
         ),
         make_captures=None
         if watch.no_tensors
-        else script_captures_by(Schedule(watch.tensor_every, watch.tensors_at or ())),
+        else script_captures_by(
+            Schedule(watch.tensor_every, watch.tensors_at or ()), checks_functions=True
+        ),
         max_steps=watch.max_steps,
         on_step=on_step,
         sync_checks=watch.sync_checks,

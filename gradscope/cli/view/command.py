@@ -48,7 +48,7 @@ def view(
     port: PortOption = 0,
     open_page: OpenOption = False,
     rules: options.RuleOptions,
-    quiet: options.QuietOption = False,
+    quiet: options.NoProgressOption = False,
 ) -> None:
     """Show recordings in a browser, and keep their pages current while trainings go on.
 

@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,9 +17,9 @@ from gradscope.capture.source.statements import backward_code, function_of
 from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.forward.applications import Application, Applications, first_input
 from gradscope.probes.forward.gradient_check import (
     DOUBLE,
-    MOST_ELEMENTS,
     SINGLE,
     ChosenGradientError,
     Comparison,
@@ -34,55 +33,12 @@ from gradscope.recording.evidence.failures import (
 )
 from gradscope.target.user_code import UserCode
 
-_MOST_APPLICATIONS = 3
-"""Maximum number of checked calls per function, with inputs of different shapes."""
-
 _WRONG = 1e-2
 """Deviation above which a gradient is wrong. Measured: right gradients stay below 1e-4; mistakes of
 sign, factor and term start at 0.3."""
 
 _REVERSAL = re.compile(r"revers|revgrad|gradrev|grl|negat", re.IGNORECASE)
 """Names of functions that turn gradients round."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Application:
-    """One call of a custom function."""
-
-    args: tuple[object, ...]
-    """Arguments, with copies of tensors."""
-    differentiable: tuple[int, ...]
-    line: Line | None
-
-
-@dataclass(slots=True)
-class _Applications:
-    """The first calls of a custom function in a forward, with inputs of different shapes."""
-
-    function: type[Function]
-    found: list[_Application] = field(default_factory=list)
-    line: Line | None = None
-    """Line of the first call."""
-    seen: bool = False
-    _shapes: set[tuple[object, ...]] = field(default_factory=set)
-
-    def note(self, args: tuple[object, ...], line: Line | None) -> None:
-        """Store copies of the inputs, unless there are enough with these shapes."""
-        self.seen, self.line = True, self.line or line
-        tensors = [arg for arg in args if isinstance(arg, Tensor)]
-        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
-        if shapes in self._shapes or len(self._shapes) == _MOST_APPLICATIONS:
-            return
-        self._shapes.add(shapes)
-        if sum(tensor.numel() for tensor in tensors) <= MOST_ELEMENTS:
-            # Copies, because later operations may write to the inputs in place.
-            kept = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
-            positions = tuple(
-                position
-                for position, arg in enumerate(args)
-                if isinstance(arg, Tensor) and arg.requires_grad
-            )
-            self.found.append(_Application(kept, positions, line))
 
 
 def probe_custom_functions(context: ProbeContext) -> str | None:
@@ -100,7 +56,8 @@ def probe_custom_functions(context: ProbeContext) -> str | None:
         except GradscopeError as error:
             return f"the forward cannot be run again: {error.what}"
     for applications in noted:
-        record = _checked(context, applications)
+        with context.as_at_first():
+            record = checked(applications, context.assembler.site_of)
         if record.outcome == "unchecked":
             context.assembler.skip(
                 f"the backward of {record.name} against finite differences", record.reason or ""
@@ -120,7 +77,7 @@ def custom_functions(graph: Graph) -> list[type[Function]]:
 
 
 @contextmanager
-def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]:
+def _noted(functions: Iterable[type[Function]]) -> Iterator[list[Applications]]:
     """Record the arguments of the functions while the block runs.
 
     It replaces `forward` and not `Function.apply`, because users keep references such as `swish =
@@ -129,7 +86,7 @@ def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]
     with ExitStack() as undo:
         noted = []
         for function in functions:
-            applications = _Applications(function)
+            applications = Applications(function)
             # An inherited `forward` must not become the class's own when it is restored.
             own = vars(function).get("forward")
             # autograd reads `forward` from the class on every call, so old references to `apply`
@@ -144,9 +101,9 @@ def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]
         yield noted
 
 
-def _noting(forward: Callable[..., object], applications: _Applications) -> Callable[..., object]:
+def _noting(forward: Callable[..., object], applications: Applications) -> Callable[..., object]:
     caller = Caller()
-    first = _first_input(applications.function)
+    first = first_input(applications.function)
 
     def noting(*args: object) -> object:
         applications.note(args[first:], caller.line_of_apply(sys._getframe()))
@@ -155,32 +112,35 @@ def _noting(forward: Callable[..., object], applications: _Applications) -> Call
     return noting
 
 
-def _first_input(function: type[Function]) -> int:
-    """Return the index of a forward's first input: after the context, if it gets one."""
-    return 1 if function.setup_context is Function.setup_context else 0
+def checked(
+    applications: Applications, site_of: Callable[[Line | None], int | None]
+) -> CustomFunctionRecord:
+    """Compare the backward of a function with finite differences, on inputs of its calls.
 
+    It draws random numbers, and runs the function's code.
 
-def _checked(context: ProbeContext, applications: _Applications) -> CustomFunctionRecord:
+    Args:
+        applications: Calls of the function.
+        site_of: Returns the index of a line's record.
+    """
     function = applications.function
     checks: tuple[InputCheck, ...] = ()
     outcome: CheckOutcome = "unchecked"
-    reason = "its inputs are too large" if applications.seen else "a second forward did not call it"
-    with context.as_at_first():
-        for application in applications.found:
-            try:
-                found = _checks(function, application)
-            except ChosenGradientError as error:
-                outcome, reason = "chosen", error.what
-                if _is_unreversed(function, application):
-                    outcome = "unreversed"
-                break
-            except GradscopeError as error:
-                reason = error.what
-                continue
-            checks = max((checks, found), key=_worst)
+    reason = applications.obstacle
+    for application in applications.found:
+        try:
+            found = _checks(function, application)
+        except ChosenGradientError as error:
+            outcome, reason = "chosen", error.what
+            if _is_unreversed(function, application):
+                outcome = "unreversed"
+            break
+        except GradscopeError as error:
+            reason = error.what
+            continue
+        checks = max((checks, found), key=_worst)
     if checks and outcome not in ("chosen", "unreversed"):
         outcome = "wrong" if _worst(checks) > _WRONG else "right"
-    site_of = context.assembler.site_of
     return CustomFunctionRecord(
         name=function.__name__,
         operation=f"{function.__name__}Backward",
@@ -192,7 +152,7 @@ def _checked(context: ProbeContext, applications: _Applications) -> CustomFuncti
     )
 
 
-def _is_unreversed(function: type[Function], application: _Application) -> bool:
+def _is_unreversed(function: type[Function], application: Application) -> bool:
     """Return whether a function that is named after it does not turn gradients round."""
     if not _REVERSAL.search(function.__name__) or len(application.differentiable) != 1:
         return False
@@ -214,7 +174,7 @@ def _worst(checks: tuple[InputCheck, ...]) -> float:
     return max((check.deviation for check in checks), default=-1)
 
 
-def _checks(function: type[Function], application: _Application) -> tuple[InputCheck, ...]:
+def _checks(function: type[Function], application: Application) -> tuple[InputCheck, ...]:
     """Compare the gradients of one call.
 
     Raises:
@@ -233,7 +193,7 @@ def _checks(function: type[Function], application: _Application) -> tuple[InputC
 
 
 def _checks_in(
-    precision: Precision, function: type[Function], application: _Application
+    precision: Precision, function: type[Function], application: Application
 ) -> tuple[InputCheck, ...]:
     dtype = dtype_name(precision.dtype)
     with UserCode(f"it raised in {dtype}"), torch.inference_mode(False):
@@ -269,4 +229,4 @@ def input_names(function: type[Function]) -> list[str]:
     named = [
         parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
     ]
-    return named[_first_input(function) :]
+    return named[first_input(function) :]

@@ -81,12 +81,12 @@ class EventBatches:
         dropped = self._less_important(size, trouble)
         if dropped is None:
             return
-        row, start = (self._writer.place(name) for name in (KEPT_BATCHES.name, BATCH_TENSORS))
+        row, start = (self._writer.place(name) for name in (KEPT_BATCHES.name, BATCH_TENSORS.name))
         try:
             with self._writer.transaction():
                 for one in dropped:
                     self._writer.remove(KEPT_BATCHES.name, range(one.row, one.row + 1))
-                    self._writer.remove(BATCH_TENSORS, one.tensors)
+                    self._writer.remove(BATCH_TENSORS.name, one.tensors)
                 self._writer.add_kept_batches([batch])
         except FullError as error:
             if not error.is_at_limit:

@@ -1,61 +1,25 @@
 """Batches that a run stored on request; their numbers are read on access."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
 
-from gradscope.errors import GradscopeError
 from gradscope.recording.encoding import read_shapes, write_shapes
 from gradscope.recording.records import KeptBatch, Shape
+from gradscope.recording.rows_in_file import LargeTable, RowsInFile
 from gradscope.recording.table import Codec, table_of
 
-BATCH_TENSORS = "stored_batch_tensor"
-"""Name of the table of their numbers."""
 
-BATCH_TENSOR_DEFINITION = f'CREATE TABLE {BATCH_TENSORS} (id INTEGER PRIMARY KEY, "values" BLOB)'
-BATCH_TENSOR_INSERTION = f"INSERT INTO {BATCH_TENSORS} VALUES (?, ?)"
+def _elements(values: object) -> bytes:
+    if not isinstance(values, bytes):
+        raise TypeError("the elements of a tensor are a blob")
+    return values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorsInFile(Sequence[bytes]):
-    """The elements of a batch's tensors in a file, which is open only while one is read."""
-
-    file: Path
-    start: int
-    """Index of its first tensor among those of all batches."""
-    length: int
-
-    def __len__(self) -> int:
-        """Return the number of tensors."""
-        return self.length
-
-    @overload
-    def __getitem__(self, position: int) -> bytes: ...
-    @overload
-    def __getitem__(self, position: slice) -> tuple[bytes, ...]: ...
-    def __getitem__(self, position: int | slice) -> bytes | tuple[bytes, ...]:
-        """Read the elements of one tensor, or of a slice of them.
-
-        Raises:
-            GradscopeError: The file is gone, or damaged.
-        """
-        found = range(self.start, self.start + self.length)[position]
-        return self._values(found) if isinstance(found, int) else tuple(map(self._values, found))
-
-    def _values(self, position: int) -> bytes:
-        query = f'SELECT "values" FROM {BATCH_TENSORS} WHERE id = ?'
-        try:
-            uri = f"{self.file.as_uri()}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True)) as base:
-                row = base.execute(query, (position,)).fetchone()
-        except sqlite3.Error as error:
-            raise GradscopeError(f"cannot read a batch of `{self.file}`: {error}") from error
-        if row is None or not isinstance(row[0], bytes):
-            raise GradscopeError(f"cannot read a batch of `{self.file}`: it is damaged")
-        return row[0]
+BATCH_TENSORS = LargeTable(
+    name="stored_batch_tensor", columns=("values",), content="a batch", read=_elements
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +63,7 @@ def read_kept_batches(base: sqlite3.Connection, file: Path) -> tuple[KeptBatch, 
             loader=row.loader,
             structure=row.structure,
             shapes=row.shapes,
-            tensors=TensorsInFile(file=file, start=row.start, length=row.count),
+            tensors=RowsInFile(table=BATCH_TENSORS, file=file, start=row.start, length=row.count),
         )
         for row in KEPT_BATCHES.records(base)
     )

@@ -76,6 +76,7 @@ SCRIPTS = (
     "tree",
     "icicle",
     "envelope",
+    "heat_levels",
     "plot",
     "history",
     "graph",

@@ -51,12 +51,13 @@ class WrongCustomGradient(Rule):
         of inputs from the forward. For up to 64 elements of each input, the central difference of a
         random combination of the outputs is compared with what backward returns. The deviation is
         the norm of the differences over the larger of the two norms. Elements at a kink, or without
-        influence on the output, are skipped. A checkpoint counts if it does not keep the state of
-        the random generator, and if this state differs after its forward from before. Checkpoints
-        are judged in training runs, too. Reversal is tried with a gradient of ones. The terms of a
-        straight-through estimator are read from the line that detaches one of them. In every tenth
-        step, the hooks of the same code on the parameters of optimizers are counted. Hooks that
-        return nothing change no gradient and are left out.
+        influence on the output, are skipped. A training run keeps copies of a few inputs, at most
+        32 MiB, and runs the functions after the script's last line. A checkpoint counts if it does
+        not keep the state of the random generator, and if this state differs after its forward from
+        before. Checkpoints are judged in training runs, too. Reversal is tried with a gradient of
+        ones. The terms of a straight-through estimator are read from the line that detaches one of
+        them. In every tenth step, the hooks of the same code on the parameters of optimizers are
+        counted. Hooks that return nothing change no gradient and are left out.
 
     How to fix it:
         Write down the derivative of what forward computes, multiply it by the gradient that
@@ -69,8 +70,9 @@ class WrongCustomGradient(Rule):
         an implicit layer whose solver stops early. The rule recognises straight-through estimators,
         gradient reversal and scaling, surrogate gradients of steps, and functions that clip their
         gradient, and does not report them. Functions of installed packages get at most a warning,
-        because their gradient may be an approximation. In float32, deviations below 0.1 are
-        ignored. A function in a checkpoint may set the seed itself.
+        because their gradient may be an approximation; in a run, they are not checked, nor is any
+        function in a job of several ranks. In float32, deviations below 0.1 are ignored. A function
+        in a checkpoint may set the seed itself.
 
     Source:
         torch documentation, "Gradcheck mechanics" and "Extending torch.autograd". Measured, over

@@ -10,6 +10,15 @@ _AFTER = 20
 _BEFORE = 5
 """Number of losses before a backward that show how high the loss usually is."""
 
+_FIRST = 10
+"""Number of backwards from a line that count as its first."""
+
+
+def all_losses(events: Sequence[Event], backward: BackwardStart) -> Iterator[float]:
+    """Yield all losses of a line for one of its first backwards, nothing for a later one."""
+    if sum(1 for _ in _losses(events[: backward.position], backward)) < _FIRST:
+        yield from _losses(events, backward)
+
 
 def losses_from(events: Sequence[Event], backward: BackwardStart) -> Iterator[float]:
     """Yield the loss of a backward, then those of the next backwards from its line."""

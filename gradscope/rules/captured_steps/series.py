@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     FlushRecord,
@@ -23,6 +24,8 @@ from gradscope.recording.records import (
 )
 from gradscope.rules.captured_steps.training import Stepper, Training
 from gradscope.rules.context import RuleContext
+
+_FUNCTIONS: ProbeName = "custom functions"
 
 PROBES = 3
 """Number of later captured steps that serve as an inspection's probe steps."""
@@ -80,6 +83,7 @@ def composed(facts: StepFacts, later: Sequence[StepFacts], training: Training) -
     """
     recording = facts.recording
     probes = list(_probes(facts, later))
+    functions, sites = training.functions_of(recording)
     first = facts.step
     return replace(
         recording,
@@ -97,7 +101,8 @@ def composed(facts: StepFacts, later: Sequence[StepFacts], training: Training) -
             *recording.input_stats,
             *(stat for one in probes for stat in one.input_stats),
         ),
-        evidence=tuple(_evidence(facts, training)),
+        sites=(*recording.sites, *sites),
+        evidence=(*_evidence(facts, training, bool(functions)), *functions),
     )
 
 
@@ -160,12 +165,14 @@ def _with_updates(facts: StepFacts, training: Training) -> Iterator[ParameterSta
         yield replace(stat, update_norm=updates.get(records[stat.parameter].name))
 
 
-def _evidence(facts: StepFacts, training: Training) -> Iterator[object]:
+def _evidence(facts: StepFacts, training: Training, has_functions: bool) -> Iterator[object]:
     """Yield the evidence of the probes. The optimizer that steps counts as the target's."""
     records = facts.recording.evidence_of(OptimizerRecord)
     stepping = _stepping(facts, records, training)
     for one in facts.recording.evidence:
-        if not isinstance(one, OptimizerRecord):
+        if has_functions and isinstance(one, ProbeRecord) and one.name == _FUNCTIONS:
+            yield replace(one, obstacle=None)
+        elif not isinstance(one, OptimizerRecord):
             yield one
         elif one in stepping:
             yield replace(one, is_targets=one is stepping[0])

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
@@ -19,12 +19,13 @@ from gradscope.recording.events import (
     ZeroEvent,
     only,
 )
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
-from gradscope.rules.captured_steps.losses import losses_before, losses_from
+from gradscope.rules.captured_steps.losses import all_losses, losses_before, losses_from
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 
@@ -93,6 +94,27 @@ class Training:
         """The optimizers of the run."""
         return self.recording.evidence_of(TrainedOptimizer)
 
+    def functions_of(self, recording: Recording) -> tuple[list[CustomFunctionRecord], list[Site]]:
+        """Return the checks of the custom functions in a captured step, and their lines.
+
+        They were made after the script. The lines come behind those of the captured step.
+        """
+        operations = {node.operation for node in recording.nodes}
+        sites: list[Site] = []
+
+        def moved(site: int | None) -> int | None:
+            if site is None:
+                return None
+            sites.append(self.recording.sites[site])
+            return len(recording.sites) + len(sites) - 1
+
+        records = [
+            replace(one, applied=moved(one.applied), backward=moved(one.backward))
+            for one in self.recording.evidence_of(CustomFunctionRecord)
+            if one.operation in operations and one.outcome != "unchecked"
+        ]
+        return records, sites
+
     @cached_property
     def is_untrained(self) -> bool:
         """Whether the script computes gradients but never makes an optimizer step."""
@@ -134,6 +156,7 @@ class Training:
             uncleared=self._uncleared(captured),
             losses=tuple(self._losses(captured)),
             losses_before=tuple(self._losses_before(captured)),
+            losses_of_line=tuple(self._losses_of_line(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
@@ -343,6 +366,10 @@ class Training:
     def _losses_before(self, captured: CapturedStep) -> Iterator[float]:
         backward = self._backward(captured)
         yield from () if backward is None else losses_before(self._events, backward)
+
+    def _losses_of_line(self, captured: CapturedStep) -> Iterator[float]:
+        backward = self._backward(captured)
+        yield from () if backward is None else all_losses(self._events, backward)
 
     @cached_property
     def _rates(self) -> dict[int, float]:

@@ -16,6 +16,7 @@ from gradscope.rules.helpers.updates import (
     UpdateRatios,
     rises_beyond_noise,
     rises_by,
+    stays_up,
 )
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
@@ -58,9 +59,11 @@ class UpdateTooLarge(Rule):
         the weights grew by the limit of an error and the loss has risen tenfold since the first
         step or is not finite. In a training run, a step is judged only by whether the loss of the
         same line rises tenfold within the next 20 steps, or stops being finite. The rise must
-        exceed what batches vary: the highest loss lies 6 standard deviations of the logarithm
-        above the start, or the median of the 20 losses 3. The deviation is that of changes from
-        step to step, and the start is the median of the five losses before, if that is higher.
+        exceed what batches vary: the highest loss lies 6 standard deviations of the logarithm above
+        the start, or the median of the 20 losses 3. One of the first steps also counts if the loss
+        jumps by half within 20 steps, and three quarters of all losses, and the last ones, stay at
+        its start or above. The deviation is that of changes from step to step, and the start is the
+        median of the five losses before, if that is higher.
 
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.
@@ -203,7 +206,11 @@ class UpdateTooLarge(Rule):
         # Line searches, such as that of L-BFGS, take large steps and return.
         if level == "note" or optimizer.family == "other":
             return
-        if not rises_beyond_noise(losses, before):
+        course = context.run.losses_of_line if context.run is not None else ()
+        is_ruined = context.run is not None and context.run.is_only_loss and stays_up(course)
+        if is_ruined:
+            losses = course[: len(losses)]
+        elif not rises_beyond_noise(losses, before):
             return
         # A loss that was fine until it broke was broken by an operation, such as the log of zero.
         is_driven_off = rises_by(losses, _WARNS)
@@ -214,6 +221,7 @@ class UpdateTooLarge(Rule):
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
                 f"{_share(ratios.typical)} their norm; the loss goes from {short(losses[0], 4)} to "
                 f"{short(worst, 4)} within {len(losses) - 1} steps"
+                f"{', and never comes below its start' if is_ruined else ''}"
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,

@@ -232,14 +232,16 @@ def _constant(record: NonfiniteRecord, function: str) -> Cause | None:
 def _empty(record: NonfiniteRecord, plain: str, function: str) -> Cause | None:
     """Return the cause where too few numbers were given."""
     first = record.operands[0] if record.operands else None
-    if plain == "mean" and first is not None and 0 in first.shape.dims:
+    is_loss = plain.startswith("nllloss")
+    if record.makes == "NaN" and first is not None and 0 in first.shape.dims:
         return Cause(
-            function=function,
+            function="cross_entropy" if is_loss else function,
             reason=": it is the mean of an empty tensor",
-            remedy="skip the term when nothing is selected, or divide a sum by max(count, 1)",
+            remedy="skip empty batches, and the term when nothing is selected, or divide a sum by "
+            "max(count, 1)",
             evidence={"elements": 0},
         )
-    if plain.startswith("nllloss") and record.makes == "NaN":
+    if is_loss and record.makes == "NaN":
         return Cause(
             function="cross_entropy",
             reason=": ignore_index excludes every target, and an empty mean is NaN",

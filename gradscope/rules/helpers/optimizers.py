@@ -193,6 +193,20 @@ def _frozen(recording: Recording) -> dict[int, int]:
             known = positions.get(record.name, ())
             if len(known) == 1 and not record.requires_grad:  # else it is not sure which one it is
                 found.setdefault(known[0], captured.step)
+    for parameter, step in _measured_frozen(recording).items():
+        found[parameter] = min(step, found.get(parameter, step))
+    return found
+
+
+def _measured_frozen(recording: Recording) -> dict[int, int]:
+    """Return the same for steps that were measured and not captured."""
+    norms, alive = norms_of(recording), set[int]()
+    found: dict[int, int] = {}
+    for step, parameter, reach in zip(norms.steps, norms.parameters, norms.reaches, strict=True):
+        if reach == _ALIVE:
+            alive.add(parameter)
+        elif reach == _FROZEN and parameter in alive:
+            found.setdefault(parameter, step)
     return found
 
 

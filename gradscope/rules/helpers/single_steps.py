@@ -1,11 +1,13 @@
 """Networks with an optimizer of their own that steps once, and that are frozen from there on."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradscope.analysis.loop_windows import LoopWindow
 from gradscope.analysis.losses.summarised_losses import stepped
 from gradscope.recording.events import BackwardEvent, StepEvent, only
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import CapturedStep, Site
 from gradscope.rules.context import RuleContext
@@ -22,6 +24,8 @@ class SingleStep:
     step: int
     site: Site | None
     """Line of the step."""
+    freeze: Site | None
+    """Line near it that freezes the network; None if there is none, or several."""
     later: int
     """Number of steps that other optimizers make afterwards."""
 
@@ -51,7 +55,28 @@ def single_steps(context: RuleContext) -> Iterator[SingleStep]:
             )
             later = sum(one.count for one in others if one.step.index > index)
             site = None if event is None else context.site(event.site)
-            yield SingleStep(optimizer, index, site, later)
+            freeze = None if site is None else _freezing_line(context, site, names)
+            yield SingleStep(optimizer, index, site, freeze, later)
+
+
+def _freezing_line(context: RuleContext, site: Site, names: set[str]) -> Site | None:
+    """Return the only line near the step that freezes a network, by the name that it has there."""
+    roots = {name.partition(".")[0] for name in names}
+    if len(roots) > 1:
+        return None
+    network = rf"(?:self\.)?{re.escape(roots.pop())}\b"
+    freezes = re.compile(
+        rf"{network}\.requires_grad_\(False\)|\w\((?:{network}[^()]*, *(?:\w+=)?False)\)"
+        rf"|freeze\w*\({network}"
+    )
+    found = [
+        replace(site, line=number, source=text.strip())
+        for record in context.recording.evidence_of(SourceRecord)
+        if record.file == site.file and 0 <= site.line - record.first < len(record.lines)
+        for number, text in enumerate(record.lines, record.first)
+        if freezes.search(text)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_used_frozen(captured: CapturedStep, names: set[str]) -> bool:

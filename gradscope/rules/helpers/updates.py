@@ -292,6 +292,38 @@ def rises_beyond_noise(losses: Sequence[float], before: Sequence[float]) -> bool
     return highest > _SPREADS * spread or usual > max(math.log(_RISE), _LASTING_SPREADS * spread)
 
 
+_JUMP, _NEAR_START, _LEAST_LOSSES = 1.5, 0.98, 30
+"""Multiple of its first value to which a loss jumps that is driven off by the first steps; share of
+it below which a loss has come down at last; number of losses that tell it.
+"""
+
+
+def stays_up(losses: Sequence[float]) -> bool:
+    """Return whether the first steps of a training drive its loss up, and it never comes down.
+
+    The jump must exceed how much the last losses vary, by less if these lie well above the start.
+    Then neither a small first batch nor a loss that is meant to stay, as an adversary's, counts.
+
+    Args:
+        losses: All losses of a training, in order.
+    """
+    if len(losses) < _LEAST_LOSSES or not all(map(math.isfinite, losses)) or min(losses) <= 0:
+        return False
+    first, last = losses[0], losses[2 * len(losses) // 3 :]
+    later = sorted(losses[1:])
+    highest, low = max(losses[1 : _SOON + 1]), later[len(later) // 4]
+    if highest <= _JUMP * first or min(low, median(last)) < _NEAR_START * first:
+        return False
+    spreads = _SPREADS if median(last) < _WELL_ABOVE * first else _FEWER_SPREADS
+    return math.log(highest / first) > spreads * _spread([math.log(loss) for loss in last])
+
+
+_SOON, _WELL_ABOVE, _FEWER_SPREADS = 20, 1.25, 4.5
+"""Number of first steps within which a loss jumps; the multiple of its start that its last values
+reach if they are well above; and the spreads that the jump must exceed then.
+"""
+
+
 def _spread(values: Sequence[float]) -> float:
     """Return the standard deviation of values around their course; 0 if there are too few.
 

@@ -8,10 +8,9 @@ from gradscope.analysis.reach import Reach
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.learned_weights import PRODUCTS, LearnedWeight, entangled_weights
 from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
 from gradscope.rules.rule import Lasting, Rule
-
-_PRODUCTS = frozenset({"DotBackward0", "MulBackward0"})
 
 _LOGARITHMS = frozenset(
     {
@@ -56,18 +55,23 @@ class CriticInPolicyLoss(Rule):
 
     What it finds:
         A loss `log_prob * advantage` whose advantage was computed from the output of a critic, with
-        its gradient.
+        its gradient. Also the loss of a learned weight, such as the temperature of an entropy, that
+        trains the policy, too: `alpha * (log_prob + target)` beside `alpha.detach() * log_prob`.
 
     Why it matters:
         The loss gets lower where the critic errs in the policy's favour. The critic moves away from
-        the returns that it should estimate, and the policy follows the critic.
+        the returns that it should estimate, and the policy follows the critic. The loss of a weight
+        has the opposite sign of the term that it weighs: the two cancel, and the policy loses its
+        entropy.
 
     How it is measured:
         The rule looks for a product among the loss's own operations. One factor is a
         log-likelihood, or the ratio of two. The other is linear in the output of a layer, plus or
         minus numbers without a gradient, such as a return. Some of the layer's parameters do not
-        affect the first factor, and the step trains them. Nothing is measured in numbers, so there
-        is no threshold.
+        affect the first factor, and the step trains them. A learned weight is a parameter of one
+        element. One product in the loss detaches it, and another one multiplies the same tensor, up
+        to a constant, by what was computed from the weight alone: a warning. Nothing is measured in
+        numbers, so there is no threshold.
 
     How to fix it:
         `advantage = (returns - values).detach()`. The critic learns from a loss of its own.
@@ -105,6 +109,26 @@ class CriticInPolicyLoss(Rule):
                 parameters |= critic
         for advantage, product, parameters in found.values():
             yield self._finding(context, advantage, product, tuple(sorted(parameters)))
+        weights = entangled_weights(context, _wanted(context))
+        for weight in {one.product.site: one for one in weights}.values():
+            yield self._of_weight(context, weight)
+
+    def _of_weight(self, context: RuleContext, weight: LearnedWeight) -> Finding:
+        name = context.recording.parameters[weight.parameter].name
+        return self.finding(
+            context,
+            message=(
+                f"the loss of the weight {name} trains what it weighs, too: the product carries "
+                f"the gradient of {len(weight.weighed)} other parameters"
+            ),
+            remedy="detach() the other factor: this loss is to train the weight alone",
+            site=weight.product.site,
+            related=(context.related(weight.cut.site, "the weight is detached here"),),
+            severity="warning",
+            parameters=weight.weighed,
+            evidence={"parameters_weighed": len(weight.weighed)},
+            count=len(weight.weighed),
+        )
 
     def _finding(
         self,
@@ -132,14 +156,18 @@ class CriticInPolicyLoss(Rule):
         )
 
 
+def _wanted(context: RuleContext) -> frozenset[int]:
+    return context.shared(Reach).learning if context.run is None else context.run.stepped
+
+
 def _advantages(
     context: RuleContext, product: NodeRecord
 ) -> Iterator[tuple[NodeRecord, frozenset[int]]]:
     """Yield the difference and the critic's parameters, if a product is a policy's loss."""
     factors = [ref.node for ref in context.successors.get(product.index, ())]
-    if product.operation not in _PRODUCTS or len(factors) != 2:
+    if product.operation not in PRODUCTS or len(factors) != 2:
         return
-    wanted = context.shared(Reach).learning if context.run is None else context.run.stepped
+    wanted = _wanted(context)
     for likelihood, weight in (factors, factors[::-1]):
         difference = _difference(context, weight)
         if difference is None or not _is_likelihood(context, likelihood):

@@ -48,7 +48,7 @@ class LossTermWithoutGradient(Rule):
         most three digits. A term with a gradient is reported if none of the parameters behind it is
         updated by the steps after any captured backward of this line, an optimizer holds some of
         them, and another term of the sum trains; where a cut keeps it from them, only backwards
-        with the same cuts count. A term without a gradient that is added is a warning if it was
+        with the same cuts count. A term without a gradient that is added also counts if it was
         computed under `no_grad` by layers of a network that these steps do not update, and nothing
         else in the loss uses that network or its output.
 
@@ -181,7 +181,6 @@ class LossTermWithoutGradient(Rule):
             related=(
                 context.related(cut.site if cut.site != total.site else None, "computed here"),
             ),
-            severity="warning",
             parameters=cut.parameters,
             evidence={"operation": cut.operation, "parameters_behind": len(cut.parameters)},
             count=len(cut.parameters),

@@ -39,7 +39,7 @@ class FrozenParameterInOptimizer(Rule):
         else is judged of torch's own optimizers, and such a table must not learn at any time;
         except that it is an error if parameters learn at first and are frozen for at least the last
         `tail_steps` steps, while others learn, and a function of the script freezes a module, uses
-        it, and then unfreezes only a part of it. In a run it is a warning if an optimizer steps
+        it, and then unfreezes only a part of it. In a run it is an error if an optimizer steps
         once, after a single backward, and all that it holds is frozen from there on, while others
         make at least `tail_steps` steps through it, as in a GAN whose discriminator is never
         unfrozen.
@@ -131,8 +131,11 @@ class FrozenParameterInOptimizer(Rule):
                     "steps of others that follow"
                 ),
                 remedy="unfreeze them before their own loss is computed",
-                site=one.site,
-                severity="warning",
+                site=one.freeze or one.site,
+                related=(
+                    context.related(one.site if one.freeze else None, "its only step is made here"),
+                ),
+                severity="error",
                 parameters=parameters,
                 evidence={
                     "parameters_frozen": len(parameters),

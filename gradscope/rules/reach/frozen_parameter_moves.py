@@ -28,10 +28,9 @@ class FrozenParameterMoves(Rule):
     How it is measured:
         The norm of the change that the first optimizer step makes, over the norm of the weights.
         Any change counts: there is no threshold. Parameters outside the optimizer are skipped, such
-        as a teacher that is a running average. In a run, the updates that were measured after a
-        captured step in which they are frozen count, if no gradient ever comes to them again:
-        `zero_grad(set_to_none=False)` leaves zeros: momentum, Adam's averages and weight decay then
-        still move the parameters.
+        as a teacher that is a running average. In a run, the updates that are measured once they
+        are frozen count, if no gradient ever comes to them again. `zero_grad(set_to_none=False)`
+        leaves zeros: momentum, Adam's averages and weight decay then still move the parameters.
 
     How to fix it:
         Leave it out of the optimizer, or let the optimizer pass over what has no gradient, as
@@ -78,7 +77,7 @@ class FrozenParameterMoves(Rule):
                     f"{short(one.ratio, 2)} of the weights in a step{zeros}"
                 ),
                 remedy="set their `.grad` to None when they are frozen, by `zero_grad()` for one",
-                site=record.site if one.freeze is None else one.freeze,
+                site=one.freeze or (one.zero.site if one.zero else record.site),
                 related=(
                     context.related(record.site, "the optimizer"),
                     None

@@ -47,8 +47,26 @@ def find_objective(
     is_meant = did_you_mean(options.loss, LOSS_NAMES) and not hasattr(source.module, options.loss)
     if options.loss in LOSS_NAMES or is_meant:
         return named_loss(options.loss, "--loss")
-    function = evaluate(source, parse_expression(options.loss))
+    expression = parse_expression(options.loss)
+    _check_loss(source, expression.names[0])
+    function = evaluate(source, expression)
     return to_objective(function, options.loss, source.location)
+
+
+def _check_loss(source: Source, name: str) -> None:
+    """Check that the file has what a loss is named after.
+
+    Raises:
+        GradscopeError: It has not.
+    """
+    if hasattr(source.module, name):
+        return
+    own = [other for other in vars(source.module) if not other.startswith("_")]
+    raise GradscopeError(
+        f"{source.location!r} has no {name!r}",
+        help=did_you_mean(name, own)
+        or f"--loss takes {', '.join(LOSS_NAMES)}, or a function of the file",
+    )
 
 
 def named_loss(name: str, option: str) -> NamedLoss:

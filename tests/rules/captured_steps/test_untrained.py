@@ -7,6 +7,7 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.recording.norm_table import norms_of
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 
@@ -213,7 +214,7 @@ HEALTHY = (
 )
 
 
-@pytest.mark.parametrize("loop", HEALTHY, ids=[loop.__name__ for loop in HEALTHY])
+@pytest.mark.parametrize("loop", some_on_push(HEALTHY, 3), ids=[loop.__name__ for loop in HEALTHY])
 def test_gradients_that_are_only_looked_at_are_not_accused(loop, tmp_path):
     torch.manual_seed(0)
     found = findings_of(loop, tmp_path)

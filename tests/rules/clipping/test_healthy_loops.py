@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 STEPS = 24
@@ -274,7 +275,7 @@ LOOPS = [
 ]
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=[loop.__name__ for loop in LOOPS])
 def test_right_loop_is_not_accused(loop, tmp_path):
     torch.manual_seed(0)
     found = findings_of(loop, tmp_path)

@@ -67,6 +67,16 @@ LOST = {
         "mean of an empty tensor",
         "count",
     ),
+    "loss of nothing": (
+        lambda m, h: functional.mse_loss(h[h > 99], h[h > 99].detach()) + h.sum(),
+        "mse_loss makes NaN: it is the mean of an empty tensor",
+        "count",
+    ),
+    "cross-entropy of nothing": (
+        lambda m, h: functional.cross_entropy(h[:0], torch.zeros(0, dtype=torch.long)) + h.sum(),
+        "cross_entropy makes NaN: it is the mean of an empty tensor",
+        "empty batches",
+    ),
     "root of a negative number": (lambda m, h: h.sqrt().sum(), "sqrt makes NaN", "clamp"),
     "cosine over one": (
         lambda m, h: torch.acos(1.1 * torch.cos(h)).sum(),

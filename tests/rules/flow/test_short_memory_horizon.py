@@ -11,6 +11,7 @@ from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.helpers.recurrence import fall
+from tests.nightly import some_on_push
 from tests.rules.flow.test_exploding_gradient import CLASSES, recording_of
 from tests.rules.watching import findings_of
 
@@ -167,7 +168,7 @@ def memory_of(model, steps, folder):
     return [one for one in findings_of(loop, folder) if one.rule == "GS112"]
 
 
-@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+@pytest.mark.parametrize("kind", some_on_push([nn.LSTMCell, nn.GRUCell, nn.RNNCell], {1}))
 def test_cells_in_a_loop_forget_in_runs_too(kind, tmp_path):
     torch.manual_seed(2)
     (found,) = memory_of(Cells(kind), 60, tmp_path)

@@ -3,9 +3,10 @@ import math
 import pytest
 import torch
 
-from gradscope.rules.helpers.updates import rises, rises_beyond_noise
+from gradscope.rules.helpers.updates import rises, rises_beyond_noise, stays_up
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected, verdict, with_losses, with_stats
+from tests.rules.watching import findings_of
 
 RISING, FALLING = (1.0, 2.0, 3.0, 4.0), (1.0, 0.9, 0.8, 0.7)
 
@@ -145,3 +146,61 @@ def test_rise_is_compared_with_the_spread(later, rose):
 )
 def test_rise_starts_from_the_usual_loss_of_the_steps_before(before, rose):
     assert rises_beyond_noise([0.02, 1.0, 0.9, 0.8, 0.9, 1.0, 0.8], before) is rose
+
+
+def noisy(*usual: float, spread: float = 0.02) -> list[float]:
+    torch.manual_seed(0)
+    return [one * math.exp(spread * float(torch.randn(()))) for one in usual]
+
+
+@pytest.mark.parametrize(
+    ("losses", "stays"),
+    [
+        pytest.param([2.3, *noisy(*[6.0] * 20, *[2.4] * 40)], True, id="jumps, back at chance"),
+        pytest.param([3.0, *noisy(*[9.0] * 20, *[5.0] * 40, spread=0.15)], True, id="stays high"),
+        pytest.param([2.3, *noisy(*[6.0] * 20, *[2.0] * 40)], False, id="comes down"),
+        pytest.param([2.3, *noisy(*[3.3] * 20, *[2.4] * 40)], False, id="jumps by less than half"),
+        pytest.param([2.3, *noisy(*[2.4] * 60)], False, id="does not jump"),
+        pytest.param([2.3, *noisy(*[2.4] * 60, spread=0.6)], False, id="jumps by chance"),
+        pytest.param([2.3, *noisy(*[6.0] * 20)], False, id="too short"),
+        pytest.param([-2.3, *noisy(*[6.0] * 60)], False, id="below zero"),
+        pytest.param(
+            [2.3, *noisy(*[6.0] * 20, *[1.0] * 30, *[2.4] * 40)], False, id="learned once"
+        ),
+    ],
+)
+def test_a_loss_that_is_driven_up_and_never_comes_down(losses, stays):
+    assert stays_up(losses) is stays
+
+
+def classifier_run(rate: float, folder):
+    def loop():
+        torch.manual_seed(0)
+        patterns = torch.randn(5, 1, 12, 12)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 16, 3),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(16 * 25, 64),
+            torch.nn.ReLU(),
+            torch.nn.Linear(64, 5),
+        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        for _ in range(60):
+            y = torch.randint(0, 5, (32,))
+            x = patterns[y] + torch.randn(32, 1, 12, 12)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    return [one for one in findings_of(loop, folder) if one.rule == "GS108"]
+
+
+def test_a_run_that_its_first_steps_ruin_is_an_error(tmp_path):
+    (finding,) = classifier_run(2.0, tmp_path)
+    assert finding.severity == "error"
+
+
+def test_the_same_run_with_a_fair_rate_is_healthy(tmp_path):
+    assert not classifier_run(0.05, tmp_path)

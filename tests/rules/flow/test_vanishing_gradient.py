@@ -12,6 +12,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.helpers.growth_position import pace
+from tests.nightly import some_on_push
 from tests.rules.flow.test_exploding_gradient import CLASSES, Loop, recording_of, stack
 from tests.rules.flow.test_spine import Scaled
 
@@ -141,7 +142,7 @@ class Block(nn.Module):
         return x + self.scale * self.down(functional.gelu(self.up(self.norm(x))))
 
 
-@pytest.mark.parametrize("kind", ["rezero", "layerscale", "zero-init", "plain"])
+@pytest.mark.parametrize("kind", some_on_push(["rezero", "layerscale", "zero-init", "plain"], 2))
 def test_deep_residual_networks_are_clear(kind):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), *(Block(kind) for _ in range(60)), nn.Linear(16, 4))

@@ -167,3 +167,52 @@ def test_a_critic_that_no_step_trains_is_near_but_fine(findings_of):
     for parameter in model.trunk.parameters():
         parameter.requires_grad_(False)
     assert not told(findings_of(model, BATCH, discrete))
+
+
+class Tempered(nn.Module):
+    """A policy with a learned temperature of its entropy."""
+
+    def __init__(self):
+        super().__init__()
+        self.actor = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3))
+        self.log_alpha = nn.Parameter(torch.zeros(1))
+
+    def forward(self, state):
+        return self.actor(state)
+
+
+def tempered(*, alone: bool, detaches: bool = True, same: bool = True):
+    """A loss of the policy with a detached temperature, and one of the temperature."""
+
+    def loss(model, batch):
+        state, _, returns = batch
+        logp = model(state).log_softmax(1)
+        mean = (logp.exp() * logp).sum(1)
+        alpha = model.log_alpha.exp()
+        weight = alpha.detach() if detaches else alpha
+        policy = (weight * mean - logp.exp()[:, 0] * returns).mean()
+        other = mean if same else logp.amax(1)
+        return policy - (alpha * ((other.detach() if alone else other) + 1.0)).mean()
+
+    return loss
+
+
+def test_a_temperature_whose_loss_trains_the_policy_is_a_warning(findings_of):
+    findings = findings_of(Tempered(), BATCH, tempered(alone=False))
+    (found,) = (one for one in findings if one.rule == "GS705")
+    assert found.severity == "warning"
+    assert "log_alpha" in found.message
+    assert found.location.source.startswith("return policy - (alpha *")
+    assert not any("log_alpha" in name for name in found.parameters)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(tempered(alone=True), id="its own loss detaches the policy"),
+        pytest.param(tempered(alone=False, detaches=False), id="one weight, trained everywhere"),
+        pytest.param(tempered(alone=False, same=False), id="another tensor"),
+    ],
+)
+def test_learned_weights_that_are_fine(findings_of, loss):
+    assert not told(findings_of(Tempered(), BATCH, loss))

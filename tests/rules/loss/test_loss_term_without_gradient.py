@@ -253,9 +253,9 @@ def divergence(output, goal):
     )
 
 
-def test_term_of_the_teacher_alone_is_a_warning(tmp_path):
+def test_term_of_the_teacher_alone_is_an_error(tmp_path):
     (found,) = distilled(tmp_path, lambda output, goal: divergence(goal, goal.roll(1, 0)))
-    assert found.severity == "warning"
+    assert found.severity == "error"
     assert found.location.source == "total = 0.1 * loss + 0.9 * soft_term(output, goal)"
 
 

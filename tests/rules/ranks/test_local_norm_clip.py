@@ -97,6 +97,7 @@ for step in range(8):
 """
 
 
+@pytest.mark.nightly
 def test_a_factor_of_each_rank_on_its_shards_is_found(jobs, tmp_path):
     finding = found(jobs, OWN_CLIP, tmp_path, "GS805")
     evidence = dict(finding.evidence)

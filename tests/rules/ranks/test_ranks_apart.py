@@ -85,6 +85,7 @@ def test_weights_that_begin_apart_point_to_the_seed(jobs, tmp_path):
     assert found(jobs, OWN_INIT, tmp_path, "GS801").ranks
 
 
+@pytest.mark.nightly
 def test_a_gradient_left_out_of_a_reduction_by_hand_is_found(jobs, tmp_path):
     assert found(jobs, LEFT_OUT, tmp_path, "GS801").ranks
 
@@ -116,6 +117,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_rank_that_never_steps_is_found(jobs, tmp_path):
     assert found(jobs, ONE_STEPS, tmp_path, "GS801").ranks
 

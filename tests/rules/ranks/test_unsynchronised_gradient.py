@@ -75,6 +75,7 @@ def test_parameters_unfrozen_after_wrapping_are_found(jobs, tmp_path):
     assert found(jobs, UNFREEZE, tmp_path, "GS802").ranks
 
 
+@pytest.mark.nightly
 def test_a_trained_layer_outside_of_ddp_is_found(jobs, tmp_path):
     assert found(jobs, UNWRAPPED_HEAD, tmp_path, "GS802").ranks
 
@@ -121,6 +122,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_stages_of_a_pipeline_are_healthy(jobs, tmp_path):
     clean(jobs, PIPELINE, tmp_path)
 

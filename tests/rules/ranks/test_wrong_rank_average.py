@@ -57,6 +57,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_quotient_that_a_function_returns_is_found(jobs, tmp_path):
     assert found(jobs, RETURNED, tmp_path, "GS804").ranks
 
@@ -122,6 +123,7 @@ def test_a_loss_times_one_over_the_number_of_ranks_is_found(jobs, tmp_path):
     assert found(jobs, body, tmp_path, "GS804").ranks
 
 
+@pytest.mark.nightly
 def test_gradients_clipped_after_ddp_has_averaged_them_are_healthy(jobs, tmp_path):
     clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)"
     clean(jobs, AFTER.replace("LOSS", "").replace("GRADIENTS", clip), tmp_path)
@@ -167,6 +169,7 @@ model.set_force_sum_reduction_for_comms(True)
 """
 
 
+@pytest.mark.nightly
 def test_a_loss_divided_by_the_tokens_of_all_ranks_is_found(jobs, tmp_path):
     finding = found(jobs, TOKENS.format(factor="", later="pass"), tmp_path, "GS804")
     assert "they are 2 times too small" in finding.message

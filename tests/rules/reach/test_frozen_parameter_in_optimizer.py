@@ -131,8 +131,8 @@ def adversarial(steps, *, frozen_after=0, thaws=False, closure=False):
 @pytest.mark.parametrize(
     ("steps", "options", "expected"),
     [
-        (12, {}, ["warning"]),
-        (8, {}, ["warning"]),
+        (12, {}, ["error"]),
+        (8, {}, ["error"]),
         (7, {}, []),  # seven steps with a frozen judge
         (12, {"thaws": True}, []),
         (12, {"frozen_after": 1}, []),  # it learned for a while

@@ -3,6 +3,7 @@ import torch
 
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected
+from tests.rules.watching import findings_of as run_findings
 
 
 class Decaying(torch.optim.Optimizer):
@@ -65,3 +66,25 @@ def test_teacher_that_follows_by_averaging_is_left_alone():
 def test_without_an_optimizer_it_is_not_judged(findings_of):
     model = frozen()
     assert "GS212" not in {f.rule for f in findings_of(model, torch.randn(3, 6), "mean")}
+
+
+@pytest.mark.parametrize("keeps_zeros", [True, False])
+def test_a_freeze_that_no_captured_step_shows(keeps_zeros, tmp_path):
+    """Only the first steps are captured; later ones have their norms measured."""
+
+    def loop():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-2)
+        for step in range(40):
+            if step == 20:
+                model[0].requires_grad_(False)
+            optimizer.zero_grad(set_to_none=not keeps_zeros)
+            model(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+
+    found = [one for one in run_findings(loop, tmp_path) if one.rule == "GS212"]
+    assert [one.severity for one in found] == ["warning"] * keeps_zeros
+    for one in found:
+        assert set(one.parameters) == {"model.0.weight", "model.0.bias"}
+        assert "zero_grad" in one.location.source or "requires_grad_" in one.location.source

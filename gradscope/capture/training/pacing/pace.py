@@ -79,7 +79,6 @@ class Pace:
         """Whether steps may be recorded as repetitions of others."""
         return not self.budget.is_unlimited
 
-    @property
     def running_step(self) -> int:
         """Index of the running step."""
         return self.steps + len(self._passed)
@@ -220,19 +219,15 @@ class Pace:
         passed = self._passed
         if len(passed) >= self._free or not self._choices or end.step not in self._sources:
             return False
-        if not self.patterns.may_go_on(end):
+        if not self.patterns.goes_on(end):
             return False
-        self._hold(end, self._sources[end.step], rate)
-        self.patterns.begin(may_repeat=True)
+        losses = self.patterns.losses
+        self._losses.extend(losses)
+        losses.clear()
+        self._choices.append(self._sources[end.step])
+        self._rates.append(rate if type(rate) is float else _number(rate))
         passed.append(optimizer)
         return True
-
-    def _hold(self, end: Position, source: int, rate: object) -> None:
-        """Add a step that repeated another to the block that is held."""
-        self._choices.append(source)
-        self._losses.extend(self.patterns.losses)
-        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
-        self.patterns.ended(end)
 
     def rest(self, steps: float) -> None:
         """Skip decisions for a number of steps, as long as they repeat others."""
@@ -257,7 +252,10 @@ class Pace:
         source = self._sources.setdefault(end.step, len(self._sources))
         if not self._choices:
             self._first = self.steps
-        self._hold(end, source, rate)
+        self._choices.append(source)
+        self._losses.extend(self.patterns.losses)
+        self._rates.append(_number(rate))
+        self.patterns.ended(end)
         if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
             self.flush()
 
@@ -299,6 +297,11 @@ class Pace:
             captured=count("captured", 0),
             repeated=count("repeated", 0),
         )
+
+
+def _number(rate: object) -> float:
+    """Return a learning rate, NaN if it is no number of Python's."""
+    return float(rate) if isinstance(rate, float | int) else math.nan
 
 
 def _kind(is_captured: bool, measures: bool) -> WindowKind:

@@ -120,7 +120,7 @@ class StepPatterns:
         self.losses: list[float] = []
         """Losses of the running step."""
 
-    def repeats(self, kind: str, detail: int, frame: FrameType | None) -> Position | None:
+    def repeats(self, kind: str, detail: int, frame: FrameType) -> Position | None:
         """Return the position after a call; None if the step is to be recorded in full.
 
         Args:
@@ -131,9 +131,15 @@ class StepPatterns:
         here = self.position
         if here is None or threading.get_ident() != self._thread:
             return None
-        key = self._key_at(kind, detail, frame)
+        # Most calls are the script's own: keys contain no code that is passed over.
+        key = (kind, id(frame.f_code), frame.f_lasti, detail)
+        following = here.next.get(key)
+        if following is None:
+            key = self._key_at(kind, detail, frame)
+            following = here.next.get(key)
         self._is_again = kind == "grad" and _follows_grad(here, key)
-        following = here if self._is_again else here.next.get(key)
+        if self._is_again:
+            following = here
         if following is not None:
             self.position = following
             if kind == "backward":
@@ -282,10 +288,18 @@ class StepPatterns:
         following.has_loss = "loss" in events[-1].numbers
         return following
 
-    def may_go_on(self, end: Position) -> bool:
-        """Return whether the step after one that ended at a position may repeat another."""
+    def goes_on(self, end: Position) -> bool:
+        """Finish a step that repeated another, and start the next, which may repeat one too.
+
+        It is `ended` and `begin` for most steps. The losses stay until the caller has taken them.
+        Return False, without an effect, if the next step cannot repeat any.
+        """
         root = self._roots.get(end.pattern)
-        return root is not None and bool(root.next)
+        if root is None or not root.next or self._snapshots:
+            return False
+        self._last, self._end, self._is_synced = end.pattern, end, False
+        self._is_odd, self.position = False, root
+        return True
 
     def ended(self, end: Position) -> None:
         """Finish a step that followed a sequence to its end."""

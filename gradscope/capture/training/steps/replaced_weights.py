@@ -76,12 +76,14 @@ class _Course:
         """Add values of the parameter."""
         self.last = values
         self.held += values
-        if len(self.known) < _REMEMBERED:
-            self.known.add(hash(values))
 
     def settle(self) -> None:
-        """Add the values that are held to the limits."""
+        """Add the values that are held to those known, and to the limits."""
         if self.held:
+            held, size = bytes(self.held), self.elements.size
+            room = size * (_REMEMBERED - len(self.known))
+            for start in range(0, min(len(held), room), size):
+                self.known.add(hash(held[start : start + size]))
             low, high = self.elements.limits(self.held)
             self.low = list(map(min, self.low, low))
             self.high = list(map(max, self.high, high))

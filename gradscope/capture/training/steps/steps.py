@@ -5,10 +5,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
-from weakref import ref
 
 import torch
 from torch.optim import Optimizer
@@ -25,14 +23,12 @@ from gradscope.capture.reading import (
 from gradscope.capture.training.event_log import known, unread
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.gradient_changes import GradientChanges
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,
-    calls,
     copies,
     gradient_of,
     is_left,
@@ -42,6 +38,7 @@ from gradscope.capture.training.steps.open_steps import (
     own_scale,
     parts_of,
 )
+from gradscope.capture.training.steps.repetitions import Repetitions
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import (
     Finished,
@@ -56,22 +53,6 @@ from gradscope.recording.events import StepEvent, named
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in this many measured steps of an optimizer at first, and later
 in every Nth."""
-
-
-@dataclass(slots=True)
-class _RepeatedStep:
-    """A running step that repeats another."""
-
-    optimizer: ref[Optimizer]
-    end: Position
-    index: int
-    frame: int
-    """`id` of the frame that it runs in."""
-    code: CodeType
-
-    def is_around(self, frame: FrameType) -> bool:
-        """Return whether it is a caller of a frame."""
-        return calls(self.frame, self.code, frame)
 
 
 class _OfThread(threading.local):
@@ -111,9 +92,7 @@ class Steps:
         """By optimizer: number of its steps."""
         self._measured: dict[int, int] = {}
         """By optimizer: number of its steps with measured gradients."""
-        self._repeated: _RepeatedStep | None = None
-        self.in_repeated_backward: int | None = None
-        """Number of steps by hooks of a backward that repeats another; None if none runs."""
+        self.repetitions = Repetitions(training)
         self.stepped: set[int] = set()
         """Optimizers (by `id`) that have stepped since the last reset."""
 
@@ -146,51 +125,25 @@ class Steps:
         self._training.guard.quickly(self.between.before_step, optimizer, frame)
         if self._training.ranks.is_on:
             self._training.ranks.enter_step(optimizer, frame)
-        if not (self._is_repetition(optimizer, has_closure, frame) or is_traced()):
+        if not (self.repetitions.begins(optimizer, has_closure, frame) or is_traced()):
             self._training.guard.run(self._before, optimizer, has_closure, frame)
-
-    def _is_repetition(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
-        """Return whether a step, or the one that calls it, repeats another."""
-        if self.in_repeated_backward is not None:
-            self.in_repeated_backward += 1
-            return True
-        repeated = self._repeated
-        if repeated is not None and repeated.optimizer() is not optimizer:
-            if repeated.is_around(frame):
-                return True
-            repeated = self._repeated = None  # ended by an exception
-        is_repeating = self._training.pace.patterns.position is not None
-        return is_repeating and self._repeats(optimizer, has_closure, frame)
-
-    def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
-        """Return whether a step is what the running step is expected to end with."""
-        training = self._training
-        own = training.optimizers.index_of(optimizer)
-        index = training.optimizers.leader_of(own)
-        is_joined = training.optimizers.is_joined
-        end = None if has_closure else training.pace.repeats_step(index, frame, is_joined)
-        if end is None:
-            training.record_in_full()
-            return False
-        reference = training.optimizers.known[own].optimizer
-        self._repeated = _RepeatedStep(reference, end, index, id(frame), frame.f_code)
-        return True
 
     @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        guard, repeated = self._training.guard, self._repeated
+        guard, repetitions = self._training.guard, self.repetitions
+        repeated = repetitions.running
         if not guard.active or (repeated is None and is_traced()):
             return
         self._training.shared_weights.steps += 1
         guard.quickly(self.between.weights.after_step, optimizer)
         if self._training.ranks.is_on:
             self._training.ranks.leave_step(optimizer)
-        if self.in_repeated_backward is not None:
+        if repetitions.in_backward is not None:
             self.stepped.add(id(optimizer))
         elif repeated is None:
             guard.run(self._finish, optimizer)
         elif repeated.optimizer() is optimizer:
-            self._repeated = None
+            repetitions.running = None
             self._made[repeated.index] = self._made.get(repeated.index, 0) + 1
             self.stepped.add(id(optimizer))
             self._training.step_repeated(repeated.end, repeated.index, learning_rate(optimizer))

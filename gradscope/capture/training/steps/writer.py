@@ -17,6 +17,7 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.stored_gradients import StoredEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.training import RoundedUpdate, RunEnding, TrainedOptimizer
 from gradscope.recording.records import EventRecord, Reach, Skipped, StepRecord
 from gradscope.recording.run_recorder import RunRecorder, RunStep
@@ -135,6 +136,7 @@ class StepWriter:
         """Number of steps written."""
         self._skipped: list[Skipped] = []
         self._told: set[Skipped] = set()
+        self._functions: tuple[CustomFunctionRecord, ...] = ()
 
     def skip(self, what: str, reason: str) -> None:
         """Record once what cannot be observed."""
@@ -197,6 +199,15 @@ class StepWriter:
         if is_new:
             self._describe()
 
+    def note_functions(self, records: Sequence[CustomFunctionRecord]) -> None:
+        """Record what the checks of the script's custom functions found."""
+        for one in records:
+            if one.outcome == "unchecked":
+                self.skip(
+                    f"the backward of {one.name} against finite differences", one.reason or ""
+                )
+        self._functions = tuple(records)
+
     def flush_ranks(self) -> None:
         """Write what was recorded of the ranks since the last step."""
         ranks = self._training.ranks.take()
@@ -231,8 +242,17 @@ class StepWriter:
         self._training.ranks.finish()
         if self._training.event_log.events or self._training.has_captured_step:
             self.write(Finished(None, left))
-        if self._skipped:
-            self._recorder.add(RunStep(skipped=tuple(self._skipped)))
+        if self._skipped or self._functions:
+            sites = self._training.event_log.sites.take()
+            self._recorder.add(
+                RunStep(
+                    sites=sites,
+                    sources=tuple(sources_around(sites)),
+                    statements=tuple(statements_around(sites)),
+                    skipped=tuple(self._skipped),
+                    functions=self._functions,
+                )
+            )
         self.flush_ranks()
         self._training.pace.flush()
         self._recorder.close(ending, self._training.pace.cost())
@@ -288,4 +308,6 @@ def _rounded(step: int, finished: Finished) -> Iterator[RoundedUpdate]:
 def _reach(one: Measured) -> Reach:
     if one.gradient is None:
         return "none" if one.requires_grad else "frozen"
-    return "zero" if one.gradient == 0 else "gradient"
+    if one.gradient == 0:
+        return "zero" if one.requires_grad else "frozen"
+    return "gradient"

@@ -292,7 +292,9 @@ painter('plot', (canvas, content, tab) => {
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
   const remark = element('p', { className: 'caption resolution', 'aria-live': 'polite' });
-  if (given.data.some((trace) => trace.meta?.envelope)) canvas.append(remark);
+  const hasLevels = () => given.data.some((trace) => trace.meta?.envelope) || Object.keys(finer ?? {}).length > 0;
+  let { finer } = content;
+  if (hasLevels()) canvas.append(remark);
   canvas.append(plot);
   const tree = new Tree(tab);
   const zoom = new Zoom();
@@ -301,9 +303,10 @@ painter('plot', (canvas, content, tab) => {
     const whole = switches.shown(given);
     const layout = themedLayout(whole.layout, height);
     zoom.apply(layout);
-    const { figure, bands, resolution } = enveloped(whole, given, layout);
-    remark.textContent = resolution;
-    remark.hidden = !resolution;
+    const level = levelled(whole, finer, layout, tab);
+    const { figure, bands, resolution } = enveloped(level.figure, given, layout);
+    remark.textContent = resolution || level.resolution;
+    remark.hidden = !remark.textContent;
     const marks = new Selection(figure, tab);
     const data = coloured(figure.data.map((trace) => tree.shown(trace))).map((trace) => (
       OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, tab) : trace));
@@ -342,8 +345,9 @@ painter('plot', (canvas, content, tab) => {
     show,
     update: (next) => {
       given = figureOf(next);
+      ({ finer } = next);
       switches.take(next.switches ?? []);
-      if (given.data.some((trace) => trace.meta?.envelope)) plot.before(remark);
+      if (hasLevels()) plot.before(remark);
       if (next.switches && !canvas.contains(switches.controls)) canvas.prepend(switches.controls);
       draw();
     },

@@ -1,12 +1,35 @@
 // The gradients of two steps of a run side by side, the layers that changed most first.
 
-const nameOfColumn = (heat, column) => heat.meta.columns[column].replace('the largest of ', '');
+const shortened = (text) => text.replace('the largest of ', '');
 
-// The column of the heatmap that holds a step; the nearest one outside of all.
-function columnOf({ x, meta }, step) {
-  const after = x.findIndex((edge) => edge > step);
-  return after < 0 ? meta.columns.length - 1 : Math.max(after - 1, 0);
+// The column that holds a step; the nearest one outside of all.
+function columnOf(edges, step) {
+  const after = edges.findIndex((edge) => edge > step);
+  return after < 0 ? edges.length - 2 : Math.max(after - 1, 0);
 }
+
+// The gradient norms of the heatmap by column, as finely as the page has them.
+function gradientsOf({ figure, finer }) {
+  const first = figure.data.findIndex(({ name }) => name === 'gradient norm');
+  const traces = figure.data.slice(Math.max(first, 0))
+    .filter(({ type, name }) => type === 'heatmap' && name.startsWith('gradient norm'));
+  const [heat] = traces;
+  if (!heat) return null;
+  const common = { names: heat.y, rows: heat.meta.rows };
+  const level = finer?.gradient;
+  return level ? {
+    ...common, edges: level.edges, steps: level.steps,
+    columnName: (column) => shortened(stepsText(level.first[column], level.last[column])),
+    normsOf: (column) => level.z.map((row, at) => normOf(row[column], level.states[at][column])),
+  } : {
+    ...common, edges: heat.x, steps: heat.meta.steps,
+    columnName: (column) => shortened(heat.meta.columns[column]),
+    normsOf: (column) => normsOf(traces, column),
+  };
+}
+
+const normOf = (logarithm, state) => (
+  logarithm !== null ? 10 ** logarithm : state === BROKEN ? NaN : state === ZERO ? 0 : null);
 
 // The norms of a column by row: zero and NaN are traces of their own.
 function normsOf(traces, column) {
@@ -44,30 +67,23 @@ class TwoSteps {
       element('label', {}, 'from step ', this.base), element('label', {}, ' to step ', this.step)), this.view);
   }
 
-  get traces() {
-    const traces = this.tab.content('heatmap')?.figure.data ?? [];
-    return traces.slice(Math.max(traces.findIndex(({ name }) => name === 'gradient norm'), 0))
-      .filter(({ type, name }) => type === 'heatmap' && name.startsWith('gradient norm'));
-  }
-
   show() {
-    const { traces } = this;
+    const content = this.tab.content('heatmap');
+    const heat = content && gradientsOf(content);
     const { base, step } = this.tab.selection;
-    if (!traces.length) return;
-    const [heat] = traces;
-    const steps = [base ?? heat.meta.steps[0], step ?? heat.meta.steps.at(-1)];
+    if (!heat) return;
+    const steps = [base ?? heat.steps[0], step ?? heat.steps.at(-1)];
     [this.base.value, this.step.value] = steps;
-    const columns = steps.map((one) => columnOf(heat, one));
-    const shown = columns.map((column) => nameOfColumn(heat, column)).join('\n');
+    const columns = steps.map((one) => columnOf(heat.edges, one));
+    const shown = columns.map(heat.columnName).join('\n');
     if (shown === this.shown) this.rows.show();
-    else this.build(traces, columns);
+    else this.build(heat, columns);
     this.shown = shown;
   }
 
-  build(traces, columns) {
-    const [heat] = traces;
-    const [before, after] = columns.map((column) => normsOf(traces, column));
-    const order = heat.y.map((_, row) => row)
+  build(heat, columns) {
+    const [before, after] = columns.map(heat.normsOf);
+    const order = heat.names.map((_, row) => row)
       .sort((one, other) => distance(before[other], after[other]) - distance(before[one], after[one]) || one - other);
     const number = (title, values) => ({ title, kind: 'number', values: order.map((row) => values[row]) });
     const ratio = before.map((norm, row) => (norm === null || after[row] === null ? null : after[row] / norm));
@@ -75,13 +91,13 @@ class TwoSteps {
     this.rows = new Rows(this.view, {
       name: 'the two steps',
       columns: [
-        { title: 'layer', kind: 'name', values: order.map((row) => plain(heat.y[row])) },
-        ...columns.map((column, at) => number(nameOfColumn(heat, column), at ? after : before)),
+        { title: 'layer', kind: 'name', values: order.map((row) => plain(heat.names[row])) },
+        ...columns.map((column, at) => number(heat.columnName(column), at ? after : before)),
         number('times', ratio),
       ],
       links: {
-        module: order.map((row) => heat.meta.rows.module[row]),
-        parameter: order.map((row) => heat.meta.rows.parameter[row]),
+        module: order.map((row) => heat.rows.module[row]),
+        parameter: order.map((row) => heat.rows.parameter[row]),
       },
     }, this.tab);
   }

@@ -18,6 +18,7 @@ from gradscope.report.html.charts.heat import (
     heats,
     marks_on_rows,
 )
+from gradscope.report.html.charts.heat_levels import BROKEN, MISSING, ZERO, edges, finer_levels
 from gradscope.report.html.charts.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
@@ -51,15 +52,18 @@ class _State:
     """A state without a number on a logarithmic scale, with a colour of its own."""
 
     name: str
+    index: int
     color: str
     holds: Callable[[Cell], bool]
 
 
 _STATES = (
-    _State(name="0", color="@zero", holds=lambda cell: cell == 0),
-    _State(name="NaN, inf", color="@broken", holds=lambda cell: not _is_finite(cell)),
+    _State(name="0", index=ZERO, color="@zero", holds=lambda cell: cell == 0),
+    _State(name="NaN, inf", index=BROKEN, color="@broken", holds=lambda cell: not _is_finite(cell)),
 )
-_NO_GRADIENT = _State(name="no gradient", color="@none", holds=lambda cell: cell is None)
+_NO_GRADIENT = _State(
+    name="no gradient", index=MISSING, color="@none", holds=lambda cell: cell is None
+)
 
 
 def _is_finite(cell: Cell) -> bool:
@@ -99,6 +103,7 @@ def heatmap(report: Report) -> Chart | None:
         content={
             "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
             "switches": [_switch(found, owners, before=len(panels) - 1)],
+            "finer": finer_levels(report, rows, found),
         },
         height=height + _AROUND,
     )
@@ -174,7 +179,7 @@ def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
             )
             for line in heat.cells
         ],
-        "meta": {**meta, "under": True},
+        "meta": {**meta, "under": True, "state": state.index},
         "colorscale": [[0, state.color], [1, state.color]],
         "showscale": False,
         "showlegend": True,
@@ -185,34 +190,24 @@ def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
 def _base(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Trace:
     return {
         "type": "heatmap",
-        "x": _edges(heat),
+        "x": edges(heat),
         "y": list(labels),
         "hoverongaps": False,
         "ygap": 1 if len(rows) <= _MARKED else 0,
     }
 
 
-def _edges(heat: Heat) -> Json:
-    """Return where columns begin, and the end of the last."""
-    columns = heat.columns
-    return numbers([step - 0.5 for step in (*columns.first_steps, columns.steps[-1] + 1)])
-
-
 def _meta(heat: Heat, rows: Sequence[HeatRow]) -> Trace:
-    held: dict[int | None, list[int]] = {}
-    for step in heat.columns.steps:
-        held.setdefault(heat.columns.position(step), []).append(step)
     return {
+        "quantity": heat.quantity,
         "rows": {
             "module": positions(row.module for row in rows),
             "parameter": positions(row.parameter for row in rows),
         },
         "steps": positions(heat.telling),
         "columns": [
-            f"step {steps[0]:,}"
-            if len(steps) == 1
-            else f"the largest of steps {steps[0]:,} to {steps[-1]:,}"
-            for steps in held.values()
+            f"step {first:,}" if first == last else f"the largest of steps {first:,} to {last:,}"
+            for first, last in heat.columns.ends
         ],
     }
 

@@ -13,7 +13,7 @@ from gradscope.report.html.charts.heatmap import heatmap
 from gradscope.report.html.charts.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.charts.loops import NORMS, finding, loop, report_of
-from tests.report.html.figures import assert_valid, shown, trace
+from tests.report.html.figures import assert_valid, plain, shown, trace
 from tests.report.run.conftest import network
 from tests.rules.accumulation.runs import Run
 
@@ -250,3 +250,36 @@ def test_colours_that_stand_for_all_beyond_say_so(norms, ends):
 def test_without_parameters_there_is_no_picture():
     recording = replace(loop([1.0]), parameters=(), parameter_stats=())
     assert heatmap(report_of(recording)) is None
+
+
+def levels(norms):
+    """The finer columns of gradient norms that a page holds, decoded."""
+    return plain(heatmap(report_of(loop([1.0] * len(norms), norms))).content["finer"])
+
+
+def test_of_many_steps_the_page_holds_finer_columns():
+    norms = [(1.0 + step % 97, 0.0 if step % 2 else None) for step in range(1300)]
+    norms[777] = (math.nan, 2.0)
+    level = levels(norms)["gradient"]
+    assert level["first"] == level["last"] == level["steps"] == list(range(1300))
+    assert level["edges"] == [step - 0.5 for step in range(1301)]
+    for row in range(2):
+        for step, of_step in enumerate(norms):
+            told = state(of_step[row])
+            assert level["z"][row][step] == (told if isinstance(told, float) else None)
+            names = ("gradient norm 0", "gradient norm NaN, inf", "no gradient")
+            expected = names.index(told) if told in names else None
+            assert level["states"][row][step] == expected
+
+
+def test_a_heatmap_with_a_column_for_each_step_has_no_finer_columns():
+    assert levels([(1.0, 2.0)] * 500) == {}
+
+
+def test_finer_columns_stay_within_their_room(monkeypatch):
+    monkeypatch.setattr("gradscope.report.html.charts.heat_levels._CELLS", 2 * 1200)
+    level = levels([(float(step), 1.0) for step in range(3000)])["gradient"]
+    assert [len(row) for row in level["z"]] == [1200, 1200]
+    assert (level["first"][:3], level["last"][:3]) == ([0, 3, 5], [2, 4, 7])
+    assert level["z"][0][1] == single(math.log10(4.0))
+    assert level["steps"][1] == 4
