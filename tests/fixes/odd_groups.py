@@ -255,6 +255,20 @@ add(
     around=START,
 )  # fmt: skip
 add(
+    "GS302", "step_behind_a_whole_loader",
+    """
+    opt = torch.optim.SGD(net.parameters(), lr=.01); loader = torch.utils.data.DataLoader(data)
+    for epoch in range(5):
+        for x, y in loader:
+            loss = F.mse_loss(net(x), y)
+            opt.zero_grad()
+            loss.backward()
+        opt.step()
+    """,
+    None,
+    around=START,
+)  # fmt: skip
+add(
     "GS315", "sums_by_name",
     """
     opt = torch.optim.SGD(net.parameters(), lr=.01); sums = {"loss": 0.}

@@ -58,7 +58,16 @@ def _before_window(
         return {}
     if loop is not loop_around(source, step):
         is_outside = not any(one is step for one in source.inside(loop, type(step)))
-        return line_before(loop, source.code(zeroing)) if is_outside else {}
+        is_window = isinstance(loop, cst.While) or not _draws_batches(source, loop)
+        return line_before(loop, source.code(zeroing)) if is_outside and is_window else {}
     guard = source.around(step, cst.If, cst.For, cst.While)
     is_guarded = isinstance(guard, cst.If) and source.around(zeroing, cst.If) is not guard
     return source.inserted_after(step, zeroing) if is_guarded else {}
+
+
+def _draws_batches(source: SourceFile, loop: cst.For) -> bool:
+    """Return whether a loop goes over a whole loader: the step, too, may belong into it."""
+    items = loop.iter
+    if isinstance(items, cst.Call) and source.code(items.func) in ("enumerate", "tqdm"):
+        items = items.args[0].value if items.args else items
+    return source.code(items).rpartition(".")[2].lower().endswith(("loader", "batches", "dl"))
