@@ -8,7 +8,6 @@ from statistics import fmean
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
-from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_path, shown_site
 from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
@@ -22,6 +21,7 @@ _MOST_CHANGE = 100.0
 normalisation stays within it, a diverging loss does not."""
 
 _NAMELESS = re.compile(r"parameter\d+$")
+_LINE = re.compile(r"\bline (\d+)\b")
 _NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
 
 
@@ -77,7 +77,7 @@ class _Comparison:
         yield from self._endings()
         yield from self._remaining()
         yield from (
-            f"{one.rule} {one.name} appears{self._at(one)}: {one.message}"
+            f"{one.rule} {one.name} appears{self._at(one)}: {self._message(one)}"
             for one in self._new
             if one.severity != "note" and not self._was_hidden(one)
         )
@@ -112,6 +112,15 @@ class _Comparison:
             return ""
         shown = shown_site(finding.location, self._after.target.root).rpartition(":")[0]
         return f" at {shown}:{where[1]}"
+
+    def _message(self, finding: Finding) -> str:
+        """Return a message of the repaired program with the original's line numbers."""
+        if finding.location is None:
+            return finding.message
+        file = finding.location.file
+        return _LINE.sub(
+            lambda found: f"line {line_before(file, int(found[1]), self._edits)}", finding.message
+        )
 
     def _endings(self) -> Iterator[str]:
         error = ended_by(self._after.recording)
@@ -171,8 +180,9 @@ class _Comparison:
     def _unjudged(self) -> Iterator[str]:
         judged = set(self._after.rules.ran)
         reasons = {one.rule: one.reason for one in self._after.rules.skipped}
+        settled = (*self._settled, *(self._rule.needs_one_optimizer if self._rule else ()))
         for code in self._before.rules.ran:
-            if code not in judged and code not in self._settled:
+            if code not in judged and code not in settled:
                 yield f"{code} no longer runs: {reasons.get(code, 'unknown')}"
 
     @property
@@ -212,7 +222,10 @@ class _Comparison:
         rows = {row.name: row for row in self._after.parameters}
         had = [row for row in self._before.parameters if row.reach == "gradient"]
         broken = {row.name for row in had if row.grad is not None and row.grad.nonfinite}
-        for name in dict.fromkeys([*(row.name for row in had), *self._finding.parameters]):
+        # What was copied does not learn; the copies do.
+        copied = "tensors_trained" in dict(self._finding.evidence)
+        wanted = () if copied else self._finding.parameters
+        for name in dict.fromkeys([*(row.name for row in had), *wanted]):
             # What was not a number may turn out to be zero.
             enough = ("gradient", "zero") if name in broken else ("gradient",)
             if name in rows and rows[name].requires_grad and rows[name].reach not in enough:
@@ -222,7 +235,7 @@ class _Comparison:
                 yield f"{row.name} no longer requires grad"
         if len(_terms(self._after)) < len(_terms(self._before)):
             yield "the loss has fewer terms"
-        if len(_owned(self._after)) < len(_owned(self._before)):
+        if not copied and len(_owned(self._after)) < len(_owned(self._before)):
             yield "the model has fewer parameters"
 
     def _losses(self) -> Iterator[str]:
@@ -247,11 +260,16 @@ def _terms(report: Report) -> tuple[LossTermRecord, ...]:
     return report.recording.evidence_of(LossTermRecord)
 
 
-def _owned(report: Report) -> list[ParameterRow]:
-    """Return the parameters of models; an optimizer of a script may hold others, without names."""
-    return [
-        row for row in report.parameters if row.reach != "none" or not _NAMELESS.match(row.name)
-    ]
+def _owned(report: Report) -> set[str]:
+    """Return the names of the parameters of models, and of others that get a gradient.
+
+    An optimizer of a script may hold others without a name; a forward may make some each time.
+    """
+    return {
+        row.name
+        for row in report.parameters
+        if row.reach in ("gradient", "zero") or not _NAMELESS.match(row.name)
+    }
 
 
 def _same_exception(one: RunEnding, other: RunEnding) -> bool:

@@ -27,6 +27,8 @@ class FixRule:
     settles: tuple[str, ...] = ()
     """Codes of rules that need not run any more with the fix, if fewer elements of the gradient are
     zero."""
+    needs_one_optimizer: tuple[str, ...] = ()
+    """Codes of rules that judge one optimizer only, if the fix makes it again during training."""
     leaves_note: bool = False
     """Whether a note of the rule may stay where there was an error or a warning."""
     is_search: bool = False

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import libcst as cst
-from libcst.metadata import Assignment
+from libcst.metadata import Assignment, BuiltinScope, GlobalScope
 
 from gradscope.source_edits.source_file import SourceFile, only
 
@@ -47,6 +47,13 @@ def value_of(source: SourceFile, name: cst.BaseExpression) -> cst.BaseExpression
         return statement.value if is_alone and isinstance(statement, cst.Assign) else None
     is_own = isinstance(target, cst.AnnAssign) and target.target is binding
     return target.value if is_own and isinstance(target, cst.AnnAssign) else None
+
+
+def is_local(source: SourceFile, name: cst.Name) -> bool:
+    """Return whether a variable belongs to a function, and not to the whole file."""
+    scope = source.scope(name)
+    bindings = () if scope is None else scope[name.value]
+    return any(not isinstance(one.scope, GlobalScope | BuiltinScope) for one in bindings)
 
 
 def is_visible(source: SourceFile, expression: cst.BaseExpression, at: cst.CSTNode) -> bool:

@@ -96,7 +96,8 @@ unregistered(
 unregistered(
     "made_in_the_forward", [FIRST],
     "return self.fc(nn.Linear(4, 4)(x))",
-    None,
+    "self.linear = nn.Linear(4, 4)",
+    "return self.fc(self.linear(x))",
 )  # fmt: skip
 
 

@@ -439,7 +439,7 @@ limit("keyword", "clip(net.parameters(), max_norm=.001,)  # small",
 limit("variable", "nn.utils.clip_grad_norm_(net.parameters(), LIMIT)", "LIMIT = 210",
     before="LIMIT = .001",
 )  # fmt: skip
-limit("dictionary", "nn.utils.clip_grad_norm_(net.parameters(), c['clip'])", None,
+limit("dictionary", "nn.utils.clip_grad_norm_(net.parameters(), c['clip'])", "c = {'clip': 210}",
     before="c = {'clip': .001}",
 )  # fmt: skip
 
@@ -679,7 +679,7 @@ add(
         loss = F.mse_loss(net(x), y)
         net.zero_grad(); loss.backward(); opt.step()
     """,
-    None,
+    "opt = torch.optim.SGD(net.parameters(), lr=.01)",
 )  # fmt: skip
 
 CENTRES = """

@@ -49,6 +49,20 @@ def test_a_finding_that_moved_with_the_edit_is_the_same_one(before):
     assert "GS702 loss-broadcast appears" in result(before, with_findings(before, moved))[1]
 
 
+def test_lines_of_the_edited_program_are_told_as_those_of_the_original(before):
+    (finding,) = before.findings
+    place = replace(finding.location, line=finding.location.line + 2)
+    other = replace(
+        finding, rule="GS101", name="exploding-gradient", fingerprint="other", location=place,
+        message="from the add of line 22 to the mul of line 4",
+    )  # fmt: skip
+    position = Position(line=9, column=1)
+    inserted = Edit(file=finding.location.file, start=position, end=position, replacement="x\nx\n")
+    is_verified, text = result(before, with_findings(before, other), [inserted])
+    assert not is_verified
+    assert f":{finding.location.line}: from the add of line 20 to the mul of line 4" in text
+
+
 def test_a_finding_that_became_a_consequence_stays(before):
     (finding,) = before.findings
     consequence = Consequence(rule="GS702", name="loss-broadcast", message="")

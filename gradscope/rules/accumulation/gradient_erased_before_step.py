@@ -40,7 +40,8 @@ class GradientErasedBeforeStep(Rule):
 
     Fix safety:
         Safe. `zero_grad()` moves before the backward, or before the block around it. If it is
-        called for each micro-batch, it moves before the loop over them, or behind the step.
+        called for each micro-batch, it moves before the loop over them, or behind the step; no edit
+        if that loop goes over a whole loader. A step before its backward moves behind it.
 
     When it may be wrong:
         Passes whose gradients are only inspected, such as an attack in adversarial training, are

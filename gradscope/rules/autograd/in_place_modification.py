@@ -46,9 +46,11 @@ class InPlaceModification(Rule):
         write into a `clone()`.
 
     Fix safety:
-        Safe. `x += y` becomes `x = x + y`, `x.mul_(y)` becomes `x = x.mul(y)`, `inplace=True` is
-        removed, and `x = x.clone()` is inserted before an assignment to elements. No edit if `x`
-        may be a part of another tensor.
+        Safe. `x += y` becomes `x = x + y`, `x.mul_(y)` becomes `x = x.mul(y)`, `z = x.mul_(y)`
+        becomes `z = x.mul(y)` where `x` is not used again, `inplace=True` is removed, and
+        `x = x.clone()` is inserted before an assignment to elements. No edit if `x` may be a part
+        of another tensor. A loss whose backward follows another optimizer's step is computed behind
+        that step.
 
     When it may be wrong:
         Autograd itself reports that a tensor was overwritten. If several tensors of one shape were

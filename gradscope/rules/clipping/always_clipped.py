@@ -41,8 +41,8 @@ class AlwaysClipped(Rule):
 
     Fix safety:
         Unsafe: larger steps may need a lower learning rate. The number of the limit becomes the one
-        that `max_norm="auto"` would take. No edit if the limit is no number, or a variable that is
-        read elsewhere.
+        that `max_norm="auto"` would take. No edit if the limit is no number, or a variable or
+        setting that is read elsewhere.
 
     When it may be wrong:
         If steps of equal length are intended, as in normalised gradient descent.

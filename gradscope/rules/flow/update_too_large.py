@@ -71,7 +71,8 @@ class UpdateTooLarge(Rule):
     Fix safety:
         Unsafe: the best learning rate depends on the whole training. A third, a tenth, a thirtieth
         and a hundredth of the literal are tried, and the verified one with the lowest loss after
-        the probe steps is proposed. No edit if the rate is not written as a number.
+        the probe steps is proposed. No edit if the rate is not written as a number, here or as the
+        only entry, option or field of its name.
 
     When it may be wrong:
         Weights before a normalisation, whose scale does not matter, and losses that may rise for a

@@ -68,11 +68,12 @@ class GradientCut(Rule):
         the parameters should not learn, freeze them with `requires_grad_(False)`.
 
     Fix safety:
-        Unsafe: the cut may be intended. The line's only `detach()`, `.data`, `item()` or
-        `torch.tensor(…)` is removed, and a `torch.tensor([…])` of results becomes
-        `torch.stack([…])`. A block of `torch.no_grad()` around the line, or the decorator, is
-        removed. No edit for a straight-through estimator, one of two losses that each detach a
-        side, a block that repeats something, and other numbers that leave torch.
+        Unsafe: the cut may be intended. The line's only `detach()`, `.data`, `item()`, `float(…)`,
+        `nn.Parameter(…)`, `tolist()` or `torch.tensor(…)` is removed, and a `torch.tensor([…])` of
+        results becomes `torch.stack([…])`. A block of `torch.no_grad()` around the line, or the
+        decorator, is removed. A checkpoint gets `use_reentrant=False`, and `autograd.grad` gets
+        `create_graph=True`. No edit for a straight-through estimator, one of two losses that each
+        detach a side, a block that repeats something, and other numbers that leave torch.
 
     When it may be wrong:
         If the parameters learn from a loss that was not part of this forward, such as the generator

@@ -58,11 +58,15 @@ class ParameterNotInOptimizer(Rule):
 
     Fix safety:
         Unsafe: the parameters may be left out on purpose. The optimizer's line moves behind the
-        line that made them, if both are in one block; otherwise that line is followed by
-        `optimizer.add_param_group(…)`. `model.head.parameters()` becomes
+        line that made them, if both, or the calls that lead to them, are in one block; otherwise
+        that line is followed by `optimizer.add_param_group(…)`. Where training replaces the model,
+        `model = copy.deepcopy(best)` becomes `model.load_state_dict(best.state_dict())`, or the
+        line that makes the optimizer is repeated behind it. `model.head.parameters()` becomes
         `model.parameters()` if these are all that the optimizer lacks. If it lacks a loss with
         parameters of its own, it becomes `[*model.parameters(), *criterion.parameters()]`, provided
-        that one assignment above makes `criterion`.
+        that one assignment above makes `criterion`. A sum, list or chain of parameters gets the
+        missing ones; a list of groups gets a group with the optimizer's own options. `if
+        p.requires_grad` is removed if the parameters are unfrozen later.
 
     When it may be wrong:
         If another optimizer that was not recorded holds them.
@@ -79,7 +83,7 @@ class ParameterNotInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", needs_one_optimizer=("GS708", "GS710"))
 
     most_share: float = 0.5
     """Share of the trained tensors, 0 to 1, below which an optimizer holds a deliberate selection.

@@ -45,7 +45,9 @@ class StaleOptimizerParameter(Rule):
         Unsafe: the change may be meant for later. The optimizer's line moves behind the last change
         to the model, or the change moves before it. If they are in different blocks of a function,
         the change is followed by `optimizer.add_param_group(…)`, and a note of this rule stays: the
-        optimizer still holds what was replaced.
+        optimizer still holds what was replaced. Where training replaces the model, its values are
+        loaded instead, or the line that makes the optimizer is repeated. For an ensemble, the
+        optimizer gets the tensors that `stack_module_state` made.
 
     When it may be wrong:
         If the optimizer belongs to another model with the same structure.
@@ -59,7 +61,9 @@ class StaleOptimizerParameter(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS201", "GS205", "GS306")
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", leaves_note=True)
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe", leaves_note=True, needs_one_optimizer=("GS708", "GS710")
+    )
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -48,8 +48,10 @@ class UnregisteredParameter(Rule):
 
     Fix safety:
         Safe. A list of modules becomes an `nn.ModuleList`, a dictionary an `nn.ModuleDict`, tensors
-        an `nn.ParameterList` or `nn.ParameterDict`, and a tensor an `nn.Parameter`. Checkpoints
-        then contain these tensors too. No edit for what the forward creates.
+        an `nn.ParameterList` or `nn.ParameterDict`, and a tensor an `nn.Parameter`. A layer that
+        the forward creates is created in `__init__`: sizes that only the forward knows become the
+        arguments of `__init__` with their values, or numbers. No edit in a loop. Checkpoints then
+        contain these tensors too.
 
     When it may be wrong:
         A list may hide a module from `parameters()` on purpose, such as a network that only
@@ -76,7 +78,7 @@ class UnregisteredParameter(Rule):
         groups: dict[object, list[LeafRecord]] = {}
         for leaf in context.recording.evidence_of(LeafRecord):
             if leaf.origin != "input" and not _is_cut_off(context, leaf):
-                site = _site(context, leaf)
+                site = leaf_site(context, leaf)
                 key = (leaf.owner, leaf.attribute) if leaf.attribute else site
                 groups.setdefault(leaf.site or key, []).append(leaf)
         for leaves in groups.values():
@@ -87,7 +89,7 @@ class UnregisteredParameter(Rule):
         elements = sum(leaf.numel for leaf in leaves)
         trainable = sum(p.numel for p in context.recording.parameters if p.requires_grad)
         owner = None if first.owner is None else context.recording.modules[first.owner].path
-        use, site = _first_use(context, first.node), _site(context, first)
+        use, site = _first_use(context, first.node), leaf_site(context, first)
         renamed = _replacement(context, first)
         return self.finding(
             context,
@@ -130,7 +132,7 @@ def _replacement(context: RuleContext, leaf: LeafRecord) -> Site | None:
     return None
 
 
-def _site(context: RuleContext, leaf: LeafRecord) -> Site | None:
+def leaf_site(context: RuleContext, leaf: LeafRecord) -> Site | None:
     """Return the line that stores a leaf, or that of its first use."""
     return context.site(leaf.site) if leaf.site is not None else _first_use(context, leaf.node)
 

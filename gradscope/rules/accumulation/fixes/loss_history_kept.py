@@ -26,7 +26,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 def _added(source: SourceFile, line: int, name: str) -> Iterator[cst.BaseExpression]:
     """Yield what a line adds to a variable, or to a list."""
     for statement in source.on_line(line, cst.AugAssign):
-        if source.code(statement.target) == name:
+        if source.code(statement.target) == name or _is_element(source, statement.target, name):
             yield statement.value
     for assignment in source.on_line(line, cst.Assign):
         targets = [one.target for one in assignment.targets]

@@ -9,8 +9,10 @@ from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, site_of
 from gradscope.source_edits.arguments import without_argument
+from gradscope.source_edits.moved_statements import moved_after
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.statements import call_named
 from gradscope.source_edits.variables import reads_behind
 
 _OPERATORS: dict[type[cst.BaseAugOp], Callable[[], cst.BaseBinaryOp]] = {
@@ -43,11 +45,31 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 def _changes(source: SourceFile, line: int, record: AutogradErrorRecord) -> Changes:
     write = record.place("write")
     operation = "" if write is None else write.operation
+    if operation == "step":
+        return _computed_later(source, line, record.subject)
     if operation and not operation.endswith("_"):
         return _not_in_place(source, line)
     writes = (one for one in source.statements(line) if _may_write(source, one, operation))
     statement = only(writes)
     return {} if statement is None else _of_statement(source, statement, operation)
+
+
+def _computed_later(source: SourceFile, line: int, loss: str) -> Changes:
+    """Move the assignment of a loss behind the step that changes what its backward needs."""
+    step = only(
+        one
+        for one in source.statements(line)
+        if isinstance(one, cst.BaseSmallStatement) and call_named(source, one, ["step"]) is not None
+    )
+    function = None if step is None else source.around(step, cst.FunctionDef)
+    stored = only(
+        one
+        for one in source.inside(source.module if function is None else function.body, cst.Assign)
+        if [source.code(target.target) for target in one.targets] == [loss]
+    )
+    if step is None or stored is None:
+        return {}
+    return moved_after(source, stored, step, changes_other=True)
 
 
 def _may_write(source: SourceFile, statement: cst.CSTNode, operation: str) -> bool:
@@ -102,23 +124,36 @@ def _assignment(target: cst.Name, value: cst.BaseExpression) -> cst.Assign:
     return cst.Assign(targets=[cst.AssignTarget(target)], value=value)
 
 
-def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Changes:
-    """Replace `x.mul_(y)` or `x = x.mul_(y)` by `x = x.mul(y)`."""
-    if isinstance(statement, cst.Expr):
-        call, target = statement.value, None
-    elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        call, target = statement.value, statement.targets[0].target
-    else:
-        return {}
-    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+def _of_method(source: SourceFile, statement: cst.BaseSmallStatement, operation: str) -> Changes:
+    """Replace `x.mul_(y)` or `x = x.mul_(y)` by `x = x.mul(y)`; also where only the result is used.
+
+    The parameter of a module that a line writes to has no operation.
+    """
+    call = statement.value if isinstance(statement, cst.Assign | cst.Expr | cst.Return) else None
+    if not isinstance(call, cst.Call):
         return {}
     renamed, owner, written = _renamed(call)
-    if operation not in written or not isinstance(owner, cst.Name) or _is_shared(source, owner):
+    is_used = not isinstance(statement, cst.Expr)
+    if not operation and len(written) == 1 and isinstance(owner, cst.Attribute):
+        return {call: renamed} if is_used else {}
+    if operation not in written or not isinstance(owner, cst.Name):
         return {}
-    if target is None:
-        return {statement: _assignment(owner, renamed)}
-    is_same = isinstance(target, cst.Name) and target.value == owner.value
-    return {call: renamed} if is_same else {}
+    targets = statement.targets if isinstance(statement, cst.Assign) else ()
+    is_same = [source.code(one.target) for one in targets] == [owner.value]
+    if is_used and not is_same:
+        return {call: renamed} if _is_last_use(source, owner, statement) else {}
+    if _is_shared(source, owner):
+        return {}
+    return {call: renamed} if is_same else {statement: _assignment(owner, renamed)}
+
+
+def _is_last_use(source: SourceFile, name: cst.Name, statement: cst.BaseSmallStatement) -> bool:
+    """Return whether only the result of a write is used behind it, and nothing else sees it."""
+    function = source.around(name, cst.FunctionDef)
+    if function is None or _is_in_loop(source, statement) or _is_seen_elsewhere(source, name):
+        return False
+    parameters = [one.name.value for one in source.inside(function.params, cst.Param)]
+    return name.value not in parameters and not reads_behind(source, statement, name.value)
 
 
 def _renamed(
@@ -200,6 +235,14 @@ def _is_shared(source: SourceFile, name: cst.Name) -> bool:
     if function is None or statement is None:
         return True
     if not reads_behind(source, statement, name.value) and not _is_in_loop(source, statement):
+        return True
+    return _is_seen_elsewhere(source, name)
+
+
+def _is_seen_elsewhere(source: SourceFile, name: cst.Name) -> bool:
+    """Return whether a variable of a function is global, or a part of another tensor."""
+    function = source.around(name, cst.FunctionDef)
+    if function is None:
         return True
     outer = [item for one in source.inside(function.body, cst.Global) for item in one.names]
     outer += [item for one in source.inside(function.body, cst.Nonlocal) for item in one.names]

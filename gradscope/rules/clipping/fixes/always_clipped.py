@@ -30,7 +30,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     named = [one for one in clip.args if one.keyword and one.keyword.value == "max_norm"]
     given = named or [one for one in clip.args[1:2] if one.keyword is None and not one.star]
     limit = literal_of(source, given[0].value) if given else None
-    if limit is not None:
+    if limit is not None and limit.evaluated_value == dict(finding.evidence)["limit"]:
         yield source.edits({limit: cst.parse_expression(literal(advised))})
 
 

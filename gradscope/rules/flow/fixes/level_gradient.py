@@ -1,6 +1,6 @@
 """Candidates that may keep the gradient level: initialisation, activation, normalisation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -36,23 +36,37 @@ def candidates(finding: Finding, files: SourceFiles) -> Iterator[tuple[Edit, ...
 
 
 def _initialised(source: SourceFile, lines: list[int]) -> Iterator[Changes]:
-    """Yield the changes of the only initialisation on the lines to others."""
-    found = {
-        id(call): call
-        for line in lines
-        for call in source.on_line(line, cst.Call)
-        if source.qualified(call.func).startswith("torch.nn.init.")
-    }
-    call = only(found.values())
-    if call is None or not isinstance(call.func, cst.Attribute) or not call.args:
+    """Yield the changes of the only initialisation on the lines, or of all those of their class."""
+    found = [call for line in lines for call in source.on_line(line, cst.Call)]
+    calls = _initialisations(source, {id(one): one for one in found}.values())
+    if not calls:
+        kind = source.around(source.statements(lines[0])[0], cst.ClassDef)
+        calls = [] if kind is None else _initialisations(source, source.inside(kind, cst.Call))
+    elif len(calls) > 1:
+        return
+    if not calls or len({source.code(one.func) for one in calls}) > 1:
         return
     for name in _INITIALISATIONS:
-        weight = call.args[0].with_changes(
-            comma=cst.MaybeSentinel.DEFAULT,
-            whitespace_after_arg=call.args[-1].whitespace_after_arg,
-        )
-        function = call.func.with_changes(attr=cst.Name(name))
-        yield {call: call.with_changes(func=function, args=[weight])}
+        yield {one: _with_initialiser(one, name) for one in calls}
+
+
+def _initialisations(source: SourceFile, calls: Iterable[cst.Call]) -> list[cst.Call]:
+    """Return the calls of `torch.nn.init` that draw weights."""
+    return [
+        one
+        for one in calls
+        if isinstance(one.func, cst.Attribute) and one.args
+        if source.qualified(one.func).startswith("torch.nn.init.")
+        if one.func.attr.value not in ("constant_", "ones_", "zeros_")
+    ]
+
+
+def _with_initialiser(call: cst.Call, name: str) -> cst.Call:
+    weight = call.args[0].with_changes(
+        comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=call.args[-1].whitespace_after_arg
+    )
+    function = cst.ensure_type(call.func, cst.Attribute).with_changes(attr=cst.Name(name))
+    return call.with_changes(func=function, args=[weight])
 
 
 def _activated(source: SourceFile, line: int) -> Iterator[Changes]:

@@ -24,7 +24,13 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if not given or given[0].star or not (named or given[0].keyword is None):
         return
     rate = literal_of(source, given[0].value)
-    if rate is not None and rate.evaluated_value > 0:
+    used = dict(finding.evidence)["learning_rate"]
+    if rate is not None and rate.evaluated_value > 0 and _is_same(rate.evaluated_value, used):
         for factor in _FACTORS:
             lower = cst.parse_expression(number_code(rate.evaluated_value / factor))
             yield source.edits({rate: lower})
+
+
+def _is_same(rate: float, used: float | str | bool | None) -> bool:
+    """Return whether the steps used a rate; a schedule uses less of it."""
+    return not isinstance(used, float | int) or used <= rate

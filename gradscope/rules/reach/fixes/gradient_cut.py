@@ -1,53 +1,81 @@
 """Removes the call or the block that cuts a gradient off."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.rules.reach.fixes.copied_results import (
+    uncopied,
+    unlisted,
+    unread,
+    unwrapped,
+    with_graph,
+)
 from gradscope.rules.reach.fixes.disabled_gradients import with_gradient
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
 from gradscope.source_edits.source_files import SourceFiles
 
+_CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
+
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
     """Yield the edit of the line that cuts."""
+    del context
     source = files.at(finding.location)
     if source is None or finding.location is None or finding.severity == "note":
         return
-    operation = dict(finding.evidence)["operation"]
+    operation, line = dict(finding.evidence)["operation"], finding.location.line
     if operation is None:
-        yield source.edits(with_gradient(source, finding.location.line))
+        yield source.edits(_not_reentrant(source, line) or with_gradient(source, line))
         return
-    changes = only(_found(source, finding.location.line, str(operation)))
-    if changes:
-        yield source.edits(changes)
+    for changes in only(_found(source, line, str(operation))) or ():
+        if changes:
+            yield source.edits(changes)
 
 
-def _found(source: SourceFile, line: int, operation: str) -> Iterator[Changes]:
-    """Yield the change of every place on a line that may be the cut."""
-    if operation == "data":
-        for node in source.on_line(line, cst.Attribute):
-            if node.attr.value == "data":
-                yield {node: in_place_of(source, node, node.value)}
-        return
+def _not_reentrant(source: SourceFile, line: int) -> Changes:
+    """Return the change of the only checkpoint on a line to one that is not reentrant."""
+    call = only(
+        one for one in source.on_line(line, cst.Call) if source.qualified(one.func) in _CHECKPOINTS
+    )
+    if call is None or any(one.star == "**" for one in call.args):
+        return {}
+    example = cst.ensure_type(cst.parse_expression("f(use_reentrant=False)"), cst.Call)
+    given = only(one for one in call.args if one.keyword and one.keyword.value == "use_reentrant")
+    if given is None:
+        return {call: call.with_changes(args=[*call.args, example.args[0]])}
+    is_literal = isinstance(given.value, cst.Name) and given.value.value == "True"
+    return {given.value: cst.Name("False")} if is_literal else {}
+
+
+def _found(source: SourceFile, line: int, operation: str) -> Iterator[list[Changes]]:
+    """Yield the possible changes of every place on a line that may be the cut."""
+    places = _PLACES.get(operation)
+    return iter(()) if places is None else places(source, line)
+
+
+def _of_data(source: SourceFile, line: int) -> Iterator[list[Changes]]:
+    """Yield the change of every `x.data` on a line to `x`."""
+    for node in source.on_line(line, cst.Attribute):
+        if node.attr.value == "data":
+            yield [{node: in_place_of(source, node, node.value)}]
+
+
+def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
+    """Yield the change of every `detach()` on a line, empty for one that is meant."""
     for call in source.on_line(line, cst.Call):
         function = call.func
-        is_method = isinstance(function, cst.Attribute) and function.attr.value == operation
-        if operation == "detach" and is_method and not call.args:
-            assert isinstance(function, cst.Attribute)
-            is_meant = (
-                _passes_straight_through(source, call)
-                or _is_one_of_two_losses(source, call)
-                or _leaves_torch(source, call)
-            )
-            yield {} if is_meant else {call: in_place_of(source, call, function.value)}
-        elif operation == "item" and is_method and not call.args:
-            assert isinstance(function, cst.Attribute)
-            yield {call: in_place_of(source, call, function.value)}
-        elif operation == "tensor" and source.qualified(function) == "torch.tensor":
-            yield _without_copy(source, call)
+        if not isinstance(function, cst.Attribute) or function.attr.value != "detach":
+            continue
+        is_meant = (
+            _passes_straight_through(source, call)
+            or _is_one_of_two_losses(source, call)
+            or _leaves_torch(source, call)
+        )
+        yield [] if is_meant else [{call: in_place_of(source, call, function.value)}]
 
 
 def _passes_straight_through(source: SourceFile, cut: cst.Call) -> bool:
@@ -91,13 +119,14 @@ def _leaves_torch(source: SourceFile, call: cst.Call) -> bool:
     return False
 
 
-def _without_copy(source: SourceFile, call: cst.Call) -> Changes:
-    """Return the change of `torch.tensor(x)` to `x`, and of that of a list to `torch.stack`."""
-    first = call.args[0] if call.args else None
-    if first is None or first.star or first.keyword is not None or len(call.args) > 1:
-        return {}
-    if isinstance(first.value, cst.List | cst.ListComp | cst.Tuple):
-        if not isinstance(call.func, cst.Attribute):
-            return {}
-        return {call.func.attr: cst.Name("stack")}
-    return {call: in_place_of(source, call, first.value)}
+_PLACES: dict[str, Callable[[SourceFile, int], Iterator[list[Changes]]]] = {
+    "Parameter": unwrapped,
+    "__float__": partial(unread, function="float"),
+    "autograd.grad": with_graph,
+    "data": _of_data,
+    "detach": _detaching,
+    "item": unread,
+    "tensor": uncopied,
+    "tolist": unlisted,
+}
+"""What finds the changes of every place on a line, by the operation that cuts."""

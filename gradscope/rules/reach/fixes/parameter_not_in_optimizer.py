@@ -9,14 +9,20 @@ from gradscope.recording.finding import Edit, Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.source_edits.optimizers import (
+from gradscope.rules.reach.fixes.missing_parts import with_missing
+from gradscope.source_edits.made_optimizers import (
     added_behind,
-    given_parameters,
+    made_again,
     made_behind,
+    restored,
+)
+from gradscope.source_edits.optimizers import (
+    given_parameters,
     optimizer_call,
     owner_of_all,
+    resolved,
 )
-from gradscope.source_edits.source_file import SourceFile, only
+from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
 from gradscope.source_edits.variables import names_in
 
@@ -28,14 +34,19 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         return
     if dict(finding.evidence)["made_after_optimizer"]:
         lines: list[Site | RelatedLocation] = [finding.location, *finding.related]
-        yield source.edits(made_behind(source, lines))
-        yield source.edits(added_behind(source, lines))
+        for change in (made_behind, added_behind, restored, made_again):
+            yield source.edits(change(source, lines))
         return
     call = optimizer_call(source, finding.location)
     given = None if call is None else given_parameters(call)
     owner = None if given is None else owner_of_all(given)
     if isinstance(owner, cst.Attribute) and _are_all(finding, context):
         yield source.edits({owner: _root(source, owner)})
+    elif given is not None and call is not None and owner is None:
+        if dict(finding.evidence)["unfrozen_later"]:
+            yield source.edits(_unfiltered(source, given))
+        else:
+            yield source.edits(with_missing(source, call, given, finding, context))
     other = None if owner is None else _other_module(finding, source, owner)
     if given is not None and owner is not None and other is not None:
         text = f"[*{source.code(owner)}.parameters(), *{other}.parameters()]"
@@ -57,6 +68,22 @@ def _other_module(finding: Finding, source: SourceFile, owner: cst.BaseExpressio
     if not is_here or not isinstance(bound, Assignment) or list(finding.modules) != [name]:
         return None
     return name if source.start(bound.node) < source.start(owner) else None
+
+
+def _unfiltered(source: SourceFile, given: cst.BaseExpression) -> Changes:
+    """Return the change that keeps parameters which do not require grad yet.
+
+    Empty unless `if p.requires_grad` is the only condition of a comprehension.
+    """
+    value = resolved(source, given)
+    if not isinstance(value, cst.ListComp | cst.GeneratorExp):
+        return {}
+    loops = list(source.inside(value.for_in, cst.CompFor))
+    tests = [one for loop in loops for one in loop.ifs]
+    test = only(tests)
+    loop = None if test is None else source.parent(test)
+    is_frozen = test is not None and source.code(test.test).endswith(".requires_grad")
+    return {loop: loop.with_changes(ifs=[])} if is_frozen and isinstance(loop, cst.CompFor) else {}
 
 
 def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:

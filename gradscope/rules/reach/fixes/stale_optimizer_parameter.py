@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from gradscope.recording.finding import Edit, Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.source_edits.optimizers import added_behind, made_behind
+from gradscope.source_edits.made_optimizers import (
+    added_behind,
+    made_again,
+    made_behind,
+    restored,
+    stacked_values,
+)
 from gradscope.source_edits.source_files import SourceFiles
 
 
@@ -15,5 +21,5 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     source = files.at(finding.location)
     if source is not None and finding.location is not None and finding.severity != "note":
         lines: list[Site | RelatedLocation] = [finding.location, *finding.related]
-        yield source.edits(made_behind(source, lines))
-        yield source.edits(added_behind(source, lines))
+        for change in (stacked_values, made_behind, added_behind, restored, made_again):
+            yield source.edits(change(source, lines))

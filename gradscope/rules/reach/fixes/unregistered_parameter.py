@@ -7,6 +7,8 @@ import libcst as cst
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.rules.reach.fixes.made_in_forward import made_once
+from gradscope.rules.reach.unregistered_parameter import leaf_site
 from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.source_file import Changes, SourceFile, only, operand
@@ -16,8 +18,13 @@ _SEQUENCES = ("list", "tuple")
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit of the assignment that stores the tensors."""
+    """Yield the edit of the assignment that stores the tensors, or of the line that makes them."""
     source = files.at(finding.location)
+    if source is not None and finding.location is not None and not finding.parameters:
+        shapes = _shapes_in_forward(finding, context)
+        if shapes:
+            yield source.edits(made_once(source, finding.location.line, shapes))
+        return
     leaves = [
         leaf
         for leaf in context.recording.evidence_of(LeafRecord)
@@ -31,6 +38,15 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     changes = _changes(source, value, context, leaves)
     if changes:
         yield source.edits(changes)
+
+
+def _shapes_in_forward(finding: Finding, context: RuleContext) -> list[tuple[int, ...]]:
+    """Return the shapes of the parameters that the forward makes at the finding's line."""
+    recording = context.recording
+    made = [leaf for leaf in recording.evidence_of(LeafRecord) if leaf.origin == "forward"]
+    here = [leaf.node for leaf in made if leaf_site(context, leaf) == finding.location]
+    shapes = [shape for node in here for shape in recording.nodes[node].outputs]
+    return [one.dims for one in shapes if one is not None]
 
 
 def _values(source: SourceFile, line: int, attribute: str) -> Iterator[cst.BaseExpression]:

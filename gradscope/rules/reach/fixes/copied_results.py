@@ -1,0 +1,147 @@
+"""Uses results themselves in place of tensors that are made anew from their numbers."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from gradscope.source_edits.lists import is_list
+from gradscope.source_edits.source_file import (
+    Changes,
+    Replacement,
+    SourceFile,
+    in_place_of,
+    method_call,
+)
+
+_TENSOR = "torch.tensor"
+_PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
+
+def uncopied(source: SourceFile, line: int) -> Iterator[list[Changes]]:
+    """Yield for each `torch.tensor(x)` on a line the changes to `torch.stack(x)` and `x`."""
+    for call in source.on_line(line, cst.Call):
+        if source.qualified(call.func) == _TENSOR:
+            yield list(_of_tensor(source, call))
+
+
+def _of_tensor(source: SourceFile, call: cst.Call) -> Iterator[Changes]:
+    """Yield `torch.stack` for a list, otherwise the tensor; both if it may be either."""
+    value = _copied(call)
+    if value is None:
+        return
+    listed = is_list(source, value)
+    if listed is not True:
+        yield {call: in_place_of(source, call, value)}
+    if listed is not False and isinstance(call.func, cst.Attribute):
+        stack = call.func.with_changes(attr=cst.Name("stack"))
+        yield {call: call.with_changes(func=stack, args=[_as_only(call.args[0], call)])}
+
+
+def _copied(call: cst.Call) -> cst.BaseExpression | None:
+    """Return `x` of `torch.tensor(x)`, which may have `requires_grad` beside it."""
+    first = call.args[0] if call.args else None
+    if first is None or first.star or first.keyword is not None:
+        return None
+    others = [one.keyword.value for one in call.args[1:] if one.keyword is not None]
+    is_plain = len(others) == len(call.args) - 1 and set(others) <= {"requires_grad"}
+    return first.value if is_plain else None
+
+
+def _as_only(argument: cst.Arg, call: cst.Call) -> cst.Arg:
+    """Return an argument without the comma that only its successors need."""
+    if len(call.args) == 1:
+        return argument
+    return argument.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+
+
+def unwrapped(source: SourceFile, line: int) -> Iterator[list[Changes]]:
+    """Yield the change of `nn.Parameter(x)` to `x` for all of a line that wrap a variable.
+
+    Nothing if another one on the line wraps something else, such as new values.
+    """
+    calls = [
+        one for one in source.on_line(line, cst.Call) if source.qualified(one.func) in _PARAMETER
+    ]
+    is_plain = all(len(one.args) == 1 and not one.args[0].star for one in calls)
+    are_variables = all(isinstance(one.args[0].value, cst.Name) for one in calls if one.args)
+    if calls and is_plain and (len(calls) == 1 or are_variables):
+        yield [{one: in_place_of(source, one, one.args[0].value) for one in calls}]
+
+
+def unlisted(source: SourceFile, line: int) -> Iterator[list[Changes]]:
+    """Yield the change of `torch.tensor(x.tolist())` to `x`."""
+    for call in source.on_line(line, cst.Call):
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "tolist":
+            copy = _copy_around(source, call)
+            if copy is not None and _copied(copy) is call:
+                yield [{copy: in_place_of(source, copy, call.func.value)}]
+            else:
+                yield []
+
+
+def unread(source: SourceFile, line: int, function: str = "") -> Iterator[list[Changes]]:
+    """Yield the change of `x.item()`, or of a function such as `float(x)`, to `x`.
+
+    A `torch.tensor([…])` of such numbers becomes a `torch.stack([…])` of tensors of no dimension.
+    """
+    read = {id(one): value for one, value in _reads(source, line, function)}
+    calls = [one for one in source.on_line(line, cst.Call) if id(one) in read]
+    copies = {id(copy): copy for one in calls if (copy := _copy_around(source, one)) is not None}
+    for copy in copies.values():
+        items = _items(_copied(copy))
+        if not items or not all(id(one) in read for one in items):
+            yield []
+            continue
+        changes: dict[cst.CSTNode, Replacement] = {
+            one: method_call(read[id(one)], "squeeze") for one in items
+        }
+        if len(copy.args) == 1 and isinstance(copy.func, cst.Attribute):
+            changes[copy.func.attr] = cst.Name("stack")
+            yield [changes]
+    for one in calls:
+        if _copy_around(source, one) is None:
+            yield [{one: in_place_of(source, one, read[id(one)])}]
+
+
+def _reads(
+    source: SourceFile, line: int, function: str
+) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """Yield the calls on a line that return a tensor's number, and the tensor of each."""
+    for call in source.on_line(line, cst.Call):
+        if isinstance(call.func, cst.Attribute) and not function:
+            yield from ((call, call.func.value),) if _is_item(call.func, call) else ()
+        elif isinstance(call.func, cst.Name) and call.func.value == function:
+            is_plain = len(call.args) == 1 and not call.args[0].star and not call.args[0].keyword
+            yield from ((call, call.args[0].value),) if is_plain else ()
+
+
+def _is_item(function: cst.Attribute, call: cst.Call) -> bool:
+    return function.attr.value == "item" and not call.args
+
+
+def _copy_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
+    """Return the `torch.tensor(…)` of which an expression is an argument, or an element of one."""
+    outer = source.parent(node)
+    while isinstance(outer, cst.Arg | cst.Element | cst.List | cst.ListComp | cst.Tuple):
+        outer = source.parent(outer)
+    is_copy = isinstance(outer, cst.Call) and source.qualified(outer.func) == _TENSOR
+    return outer if is_copy and isinstance(outer, cst.Call) else None
+
+
+def _items(value: cst.BaseExpression | None) -> list[cst.BaseExpression]:
+    """Return what a list holds, or what a comprehension repeats."""
+    if isinstance(value, cst.ListComp):
+        return [value.elt]
+    if isinstance(value, cst.List | cst.Tuple):
+        return [one.value for one in value.elements]
+    return []
+
+
+def with_graph(source: SourceFile, line: int) -> Iterator[list[Changes]]:
+    """Yield the change that keeps the graph of each `torch.autograd.grad` on a line."""
+    kept = cst.ensure_type(cst.parse_expression("f(create_graph=True)"), cst.Call).args[0]
+    for call in source.on_line(line, cst.Call):
+        if source.qualified(call.func) == "torch.autograd.grad":
+            names = [one.keyword.value for one in call.args if one.keyword is not None]
+            is_plain = not any(one.star for one in call.args) and "create_graph" not in names
+            yield [{call: call.with_changes(args=[*call.args, kept])}] if is_plain else []
