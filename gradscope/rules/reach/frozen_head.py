@@ -31,7 +31,7 @@ class FrozenHead(Rule):
         Of the other layers no more than `most_frozen` may be frozen, unless the head replaced
         another module and is the only replacement that is frozen, or has weights that nothing
         loaded while those of frozen layers were loaded. A head that a line of its own freezes is
-        fixed on purpose.
+        fixed on purpose. A module that returns the loss itself is no head.
 
     How to fix it:
         Freeze the backbone before the head is replaced, or give the head its
@@ -145,8 +145,15 @@ def _calls(
         (min(context.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
         for call in context.recording.calls
         if call.graph == 0 and call.module in layers and call.outputs
+        if not _is_loss(context, call)
     )
     return [context.recording.calls[index] for _, index in sorted(calls)]
+
+
+def _is_loss(context: RuleContext, call: ModuleCallRecord) -> bool:
+    """Return whether a call returns single numbers, as a loss with parameters of its own does."""
+    outputs = (context.recording.nodes[ref.node].outputs[ref.slot] for ref in call.outputs)
+    return all(shape is not None and not shape.dims for shape in outputs)
 
 
 def _is_of_frozen_network(

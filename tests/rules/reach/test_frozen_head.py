@@ -189,3 +189,30 @@ LOOK_ALIKES = {
 @pytest.mark.parametrize("changes", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
 def test_head_over_loaded_layers_may_be_fixed_on_purpose(inspect_file, changes):
     assert of_loaded(inspect_file, **changes) == []
+
+
+@pytest.mark.parametrize("returns_loss", [True, False])
+def test_frozen_centres_of_a_loss_are_healthy(findings_of, returns_loss):
+    class Distances(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.centres = nn.Parameter(torch.eye(4), requires_grad=False)
+
+        def forward(self, output, target):
+            distances = torch.cdist(output, self.centres)
+            return functional.cross_entropy(-distances, target) if returns_loss else -distances
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.distances = stack(3), Distances()
+
+        def forward(self, batch):
+            return self.distances(self.body(batch[0]), batch[1])
+
+    def loss(model, batch):
+        found = model(batch)
+        return found if returns_loss else functional.cross_entropy(found, batch[1])
+
+    findings = findings_of(Model(), (X, CLASSES), loss, probe_steps=0)
+    assert ("GS214" in codes(findings)) is not returns_loss
