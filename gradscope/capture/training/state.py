@@ -11,10 +11,10 @@ from gradscope.capture.training.batches import Batches
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
+from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
-from gradscope.capture.training.shared_weights import SharedWeights
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 

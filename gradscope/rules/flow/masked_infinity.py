@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.gradient_breaks import (
+from gradscope.rules.helpers.non_finite.gradient_breaks import (
     SINGULARITIES,
     GradientBreak,
     gradient_breaks,

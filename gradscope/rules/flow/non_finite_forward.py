@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.forward_origins import (
+from gradscope.rules.helpers.non_finite.forward_origins import (
     ForwardOrigin,
     certainty,
     forward_origins,
     line_evidence,
     other_locations,
 )
-from gradscope.rules.helpers.gradient_breaks import broken_steps
+from gradscope.rules.helpers.non_finite.gradient_breaks import broken_steps
 from gradscope.rules.helpers.source_text import line_of
 from gradscope.rules.rule import Rule
 

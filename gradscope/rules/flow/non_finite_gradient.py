@@ -12,7 +12,8 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.forward_origins import (
+from gradscope.rules.helpers.non_finite.causes import Cause, cause_of_break, what_it_is
+from gradscope.rules.helpers.non_finite.forward_origins import (
     ForwardOrigin,
     certainty,
     forward_origins,
@@ -20,7 +21,7 @@ from gradscope.rules.helpers.forward_origins import (
     line_near,
     other_locations,
 )
-from gradscope.rules.helpers.gradient_breaks import (
+from gradscope.rules.helpers.non_finite.gradient_breaks import (
     SINGULARITIES,
     GradientBreak,
     broken_steps,
@@ -29,7 +30,6 @@ from gradscope.rules.helpers.gradient_breaks import (
     is_singular,
     plain_name,
 )
-from gradscope.rules.helpers.nonfinite_causes import Cause, cause_of_break, what_it_is
 from gradscope.rules.helpers.source_text import line_of
 from gradscope.rules.rule import Rule
 

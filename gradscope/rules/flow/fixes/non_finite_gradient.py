@@ -6,7 +6,7 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.gradient_breaks import plain_name
+from gradscope.rules.helpers.non_finite.gradient_breaks import plain_name
 from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.optimizers import resolved
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only, operand

@@ -15,7 +15,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.self_averages import SelfAverage
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.guard import Function, Guard, Patches
-from gradscope.capture.training.keeping_lines import collecting_line, keeping_line
+from gradscope.capture.training.kept_weights.keeping_lines import collecting_line, keeping_line
 from gradscope.capture.training.locations import Location, Locations
 from gradscope.recording.events import KeptGradientsEvent, SharedWeightsEvent, named
 

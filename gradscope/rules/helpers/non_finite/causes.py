@@ -8,7 +8,7 @@ from gradscope.recording.evidence.failures import NonfiniteRecord, OperandRecord
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.gradient_breaks import (
+from gradscope.rules.helpers.non_finite.gradient_breaks import (
     LARGEST,
     SINGULARITIES,
     GradientBreak,

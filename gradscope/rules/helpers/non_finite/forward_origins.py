@@ -10,13 +10,13 @@ from gradscope.recording.evidence.failures import LateCapture, NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.gradient_breaks import (
+from gradscope.rules.helpers.non_finite.causes import Cause, cause_in_forward, remedy_before_where
+from gradscope.rules.helpers.non_finite.gradient_breaks import (
     GradientBreak,
     forward_inputs,
     forward_stats,
     gradient_breaks,
 )
-from gradscope.rules.helpers.nonfinite_causes import Cause, cause_in_forward, remedy_before_where
 from gradscope.rules.helpers.source_text import line_of
 
 

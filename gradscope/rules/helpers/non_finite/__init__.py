@@ -1,0 +1,1 @@
+"""Numbers that are not finite: where they are made, and why."""
