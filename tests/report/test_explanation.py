@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gradscope.recording.store import load_recording
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
-from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
+from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwice
 from gradscope.rules.clipping.always_clipped import AlwaysClipped
 from gradscope.rules.explanation import explain
 from gradscope.rules.flow.dead_unit import DeadUnit
@@ -102,8 +102,8 @@ def test_a_rule_of_single_passes_says_how_many_captured_steps_it_judged(hardly_c
 
 
 def test_a_rule_that_cannot_judge_says_why(hardly_clipped):
-    explanation = explain(load_recording(hardly_clipped), WrongCustomGradient)
-    assert explanation.skip_reason
+    explanation = explain(load_recording(hardly_clipped), RateMultipliedTwice)
+    assert explanation.skip_reason == "the run has no LambdaLR"
     assert explanation.findings == ()
     assert explanation.measurements == ()
 

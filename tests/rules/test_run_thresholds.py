@@ -100,6 +100,8 @@ ELSEWHERE = {
     "clip-of-strangers": {"share"},
     "flat-loss": {"moved", "noise", "steps"},
     "idle-expert": {"rows", "share", "steps"},
+    "schedule-of-replaced-optimizer": {"least"},
+    "schedule-outruns-plan": {"least"},
     "logits-grow": {"captures", "factor", "largest", "lasting"},
     "update-spike": {"factor", "follows", "least_history", "window"},
 }
