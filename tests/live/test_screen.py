@@ -46,7 +46,7 @@ def test_panel_is_drawn_below_what_the_script_prints(live):
 def test_terminal_is_left_as_it_was_whatever_ends_the_script(live, ending):
     after, code = ENDINGS[ending]
     with live(script(after=f"print('last', flush=True)\n{after}"), "-q") as screen:
-        screen.wait(lambda: screen.shows("steps") or screen.shows("1 step "))
+        screen.wait(lambda: screen.shows("step") and screen.shows("trained"))
         assert not screen.is_whole
         screen.send("\n")
     assert screen.code == code
