@@ -59,7 +59,8 @@ def live(forked, tmp_path, write, terminal):
         try:
             yield screen
         finally:
-            screen.send("\n")  # what a script may still wait for, where the test has failed
+            if not screen.has_sent:  # a script may still wait for a line
+                screen.send("\n")
             screen.wait(forked.has_ended)
             screen.code = forked.ended()
         screen.wait(lambda: screen.is_whole, 5)  # by the guard, where the process was killed

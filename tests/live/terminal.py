@@ -46,6 +46,8 @@ class Terminal:
         self.screen = Screen(columns, lines, history=100_000, ratio=0.5)
         self._stream = pyte.ByteStream(self.screen)
         self.written = b""
+        self.has_sent = False
+        """Whether a key was pressed."""
         self.resize(columns, lines)
 
     def resize(self, columns, lines):
@@ -55,6 +57,7 @@ class Terminal:
             self.screen.set_margins()
 
     def send(self, text):
+        self.has_sent = True
         os.write(self.main, text.encode())
 
     def write(self, text):
