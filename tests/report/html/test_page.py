@@ -89,6 +89,12 @@ def elements(page):
     return [(one.tag, sorted(one.keys())) for one in page.iter() if isinstance(one.tag, str)]
 
 
+def test_the_page_holds_its_icon_which_browsers_else_ask_the_server_for():
+    page = html.fromstring(render_page([tab()], "x"))
+    (icon,) = page.xpath("//head/link[@rel='icon']/@href")
+    assert icon.startswith("data:image/svg+xml,")
+
+
 def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else():
     page = html.fromstring(render_page([tab()], "x"))
     policy = page.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")[0]

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from gradscope.analysis.report import Report
 from gradscope.report.html.charts.colours import logarithm
-from gradscope.report.html.charts.heat import ROWS, WIDTH, Cell, Heat, HeatRow, heats
+from gradscope.report.html.charts.heat import WIDTH, Cell, Heat, HeatRow, heats
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 
-_CELLS = ROWS * WIDTH
-"""Maximum number of cells of a level."""
+_CELLS, _COLUMNS = 100_000, 8_000
+"""Maximum number of cells of a level, and of its columns: half a megabyte of a page."""
 ZERO, BROKEN, MISSING = range(3)
 """States of cells without a logarithm, as the page knows them."""
 
@@ -27,7 +27,7 @@ def finer_levels(report: Report, rows: Sequence[HeatRow], found: Sequence[Heat])
         found: What the heatmap shows at first.
     """
     coarse = {heat.quantity: heat.columns.count for heat in found if heat.columns.widest > 1}
-    width = _CELLS // max(len(rows), 1)
+    width = min(_CELLS // max(len(rows), 1), _COLUMNS)
     if not coarse or width < 2 * WIDTH:
         return {}
     return {
