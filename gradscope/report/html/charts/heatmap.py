@@ -232,7 +232,7 @@ def _caption(
     widest = found[0].columns.widest
     if widest > 1:
         yield (
-            f"A column covers up to {widest:,} steps, and its colour shows the largest norm. Click"
+            f"Zoomed out, a column covers up to {widest:,} steps, and its colour shows the largest norm. Click"
             " to select the step with the largest norm."
         )
     if len(found) > 1:
