@@ -232,8 +232,8 @@ def _caption(
     widest = found[0].columns.widest
     if widest > 1:
         yield (
-            f"Zoomed out, a column covers up to {widest:,} steps, and its colour shows the largest norm. Click"
-            " to select the step with the largest norm."
+            f"Zoomed out, a column covers up to {widest:,} steps, and its colour shows the "
+            "largest norm. Click to select the step with the largest norm."
         )
     if len(found) > 1:
         yield "Updates and weights are measured at some steps, and drawn up to the next one."
