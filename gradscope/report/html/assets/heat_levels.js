@@ -37,16 +37,16 @@ function tellingOf(level, start, end) {
   return level.steps[best];
 }
 
-const stepsText = (first, last) => (
-  first === last ? `step ${count(first)}` : `the largest of steps ${count(first)} to ${count(last)}`);
-
 // A quantity in view: edges and texts of the columns, and cells by row.
 function levelInView(level, { starts, end }) {
   const ends = [...starts.slice(1), end];
   return {
     x: [...starts, end].map((at) => level.edges[at]),
     steps: starts.map((start, at) => tellingOf(level, start, ends[at])),
-    columns: starts.map((start, at) => stepsText(level.first[start], level.last[ends[at] - 1])),
+    columns: starts.map((start, at) => {
+      const [first, last] = [level.first[start], level.last[ends[at] - 1]];
+      return `${first === last ? '' : 'the largest of '}${steps(first, last)}`;
+    }),
     cells: level.z.map((numbers, row) => (
       starts.map((start, at) => cellOf(numbers, level.states[row], start, ends[at])))),
   };

@@ -1,7 +1,5 @@
 // The gradients of two steps of a run side by side, the layers that changed most first.
 
-const shortened = (text) => text.replace('the largest of ', '');
-
 // The column that holds a step; the nearest one outside of all.
 function columnOf(edges, step) {
   const after = edges.findIndex((edge) => edge > step);
@@ -19,11 +17,11 @@ function gradientsOf({ figure, finer }) {
   const level = finer?.gradient;
   return level ? {
     ...common, edges: level.edges, steps: level.steps,
-    columnName: (column) => shortened(stepsText(level.first[column], level.last[column])),
+    columnName: (column) => steps(level.first[column], level.last[column]),
     normsOf: (column) => level.z.map((row, at) => normOf(row[column], level.states[at][column])),
   } : {
     ...common, edges: heat.x, steps: heat.meta.steps,
-    columnName: (column) => shortened(heat.meta.columns[column]),
+    columnName: (column) => heat.meta.columns[column].replace('the largest of ', ''),
     normsOf: (column) => normsOf(traces, column),
   };
 }
