@@ -263,8 +263,11 @@ class SchedulerEvent(Event):
 
     __slots__ = ()
     kinds = ("scheduler",)
+    called: Number = Number("whether the line calls the metric a loss (1) or a score (-1)")
     lr_after: Number = Number("learning rate after the call")
     lr_before: Number = Number("learning rate before the call")
+    maximises: Flag = Flag("whether a larger metric counts as better")
+    metric: Number = Number("metric that a `ReduceLROnPlateau` is given")
 
 
 class SharedWeightsEvent(Event):
@@ -275,6 +278,7 @@ class SharedWeightsEvent(Event):
     factor: Number = Number("number that an average with itself multiplies the weights with")
     parameters: Count = Count("weights that share their memory with what is kept")
     restored: Flag = Flag("whether they are restored from it, and not averaged")
+    same: Flag = Flag("whether they are copied into another module, which is the same")
     steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 

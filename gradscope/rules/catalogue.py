@@ -14,6 +14,7 @@ from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
+from gradscope.rules.accumulation.plateau_in_wrong_mode import PlateauInWrongMode
 from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwice
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
@@ -182,6 +183,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleSteppedRarely,
     ScheduleOfReplacedOptimizer,
     ScheduleOutrunsPlan,
+    PlateauInWrongMode,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
