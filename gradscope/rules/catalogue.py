@@ -80,6 +80,7 @@ from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradi
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
+from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -108,6 +109,7 @@ from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGra
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
 from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.quotient_always_zero import QuotientAlwaysZero
 from gradscope.rules.reach.repeated_module import RepeatedModule
 from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
@@ -157,6 +159,7 @@ RULES: tuple[type[Rule], ...] = (
     SampledWithoutGradient,
     InputIgnored,
     RepeatedModule,
+    QuotientAlwaysZero,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -220,6 +223,7 @@ RULES: tuple[type[Rule], ...] = (
     PenaltyOfParts,
     GradientCancels,
     EqualOutputs,
+    RatioAlwaysOne,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -25,6 +25,7 @@ from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slo
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.step.unvarying import UnvaryingObserver
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 from gradscope.garbage import no_garbage_collection
 
@@ -59,8 +60,10 @@ class StepCapture:
         self.averages = SelfAverageObserver()
         self.derivatives = DerivativeObserver()
         self.kept_gradients = KeptGradientObserver()
+        self.unvarying = UnvaryingObserver()
         observers = (
             self.kept_gradients,
+            self.unvarying,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -184,6 +187,7 @@ class StepCapture:
         self.averages.close()
         self.derivatives.close()
         self.kept_gradients.close()
+        self.unvarying.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:
