@@ -22,10 +22,12 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    OwnSimilarityRecord,
     PartialNormRecord,
     PathCutRecord,
     SoftmaxRecord,
     ZeroDerivativeRecord,
+    ZeroLabelRecord,
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
@@ -200,6 +202,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
     "GS715": (("groups of equal outputs", _evidence(EqualOutputsRecord)),),
     "GS716": (("ratios that are always 1", _events("unit-ratio")),),
+    "GS717": (("symmetric similarities in a loss", _evidence(OwnSimilarityRecord)),),
+    "GS718": (("margin losses with labels of 0", _evidence(ZeroLabelRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

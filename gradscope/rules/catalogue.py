@@ -74,10 +74,12 @@ from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
 from gradscope.rules.loss.gradient_cancels import GradientCancels
+from gradscope.rules.loss.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
@@ -224,6 +226,8 @@ RULES: tuple[type[Rule], ...] = (
     GradientCancels,
     EqualOutputs,
     RatioAlwaysOne,
+    OwnSimilarityInLoss,
+    LabelsOfZero,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -23,6 +23,7 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.pair_labels import PairLabelObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.unvarying import UnvaryingObserver
@@ -61,9 +62,11 @@ class StepCapture:
         self.derivatives = DerivativeObserver()
         self.kept_gradients = KeptGradientObserver()
         self.unvarying = UnvaryingObserver()
+        self.pair_labels = PairLabelObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
+            self.pair_labels,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -188,6 +191,7 @@ class StepCapture:
         self.derivatives.close()
         self.kept_gradients.close()
         self.unvarying.close()
+        self.pair_labels.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:
