@@ -15,6 +15,7 @@ from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 
@@ -91,6 +92,7 @@ class TrainingState:
         self.scopes = Scopes()
         self.batches = Batches(guard)
         self.shared_weights = SharedWeights(guard, self.locations, self.event_log)
+        self.unvarying_results = UnvaryingResults(self.event_log)
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""
