@@ -21,7 +21,7 @@ from gradscope.recording.evidence.training import ClipScope
 if TYPE_CHECKING:
     from gradscope.capture.ranks.watch import RankWatch
     from gradscope.capture.training.pacing.pace import Pace
-    from gradscope.capture.training.pacing.step_patterns import Position
+    from gradscope.capture.training.pacing.positions import Position
     from gradscope.capture.training.step_captures import StepCaptures
     from gradscope.capture.training.steps.by_hand import ByHand
     from gradscope.capture.training.steps.steps import Steps
