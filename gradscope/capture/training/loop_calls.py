@@ -216,6 +216,7 @@ def _note_function(entry: Known, scheduler: LambdaLR) -> None:
     """Note the rate that a scheduler multiplies, and the script's function of the factor."""
     if entry.base_rate is None and scheduler.base_lrs:
         base, function = scheduler.base_lrs[0], scheduler.lr_lambdas[0]
+        function = getattr(function, "__func__", function)  # of a method
         entry.base_rate = float(base) if isinstance(base, (int, float)) else None
         entry.rate_function = _line_of(function) if type(function) is FunctionType else None
         entry.is_changed = True
