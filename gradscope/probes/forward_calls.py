@@ -10,6 +10,7 @@ from gradscope.recording.evidence.forward import (
     OwnSimilarityRecord,
     SoftmaxRecord,
     ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 from gradscope.recording.records import TensorRef
 
@@ -42,6 +43,8 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                 )
             )
     _note_labels(context)
+    if not context.of_run:  # a run compares several steps
+        _note_quotients(context)
     graph = context.capture.graph
     for index, node in enumerate(graph.nodes):
         if graph.operations[index] in _SOFTMAXES:
@@ -63,6 +66,20 @@ def _note_labels(context: ProbeContext) -> None:
                 site=site_of(one.line), operation=one.operation, labels=one.labels, zeros=one.zeros
             )
         )
+
+
+def _note_quotients(context: ProbeContext) -> None:
+    observed = context.capture.unvarying
+    for line, one in observed.quotients.items():
+        if line not in observed.varying and not one.is_sorted:
+            context.assembler.note(
+                ZeroQuotientRecord(
+                    site=context.assembler.site_of(line),
+                    elements=one.elements,
+                    largest=one.largest,
+                    divisor=one.divisor,
+                )
+            )
 
 
 def _reference(context: ProbeContext, edge: Edge | None) -> TensorRef | None:

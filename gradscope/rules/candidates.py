@@ -28,6 +28,7 @@ from gradscope.recording.evidence.forward import (
     SoftmaxRecord,
     ZeroDerivativeRecord,
     ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
@@ -139,7 +140,10 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS217": (_PATH_CUT, _CUT),
     "GS218": (("inputs without influence", _evidence(IgnoredInputRecord)),),
     "GS219": (("modules", lambda recording: len(recording.modules)),),
-    "GS220": (("divisions that always give 0", _events("zero-quotient")),),
+    "GS220": (
+        ("divisions that give 0 in a run", _events("zero-quotient")),
+        ("divisions that give 0 in a forward", _evidence(ZeroQuotientRecord)),
+    ),
     "GS301": (_BACKWARD, _ZERO, _STEP),
     "GS302": (_BACKWARD, _ZERO, _STEP),
     "GS303": (_BACKWARD, _STEP),

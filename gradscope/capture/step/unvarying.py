@@ -39,6 +39,8 @@ class ZeroQuotient(NamedTuple):
     divisor: float
     digest: int
     """Hash of the dividends."""
+    is_sorted: bool
+    """Whether no dividend is smaller than the one before it, as of positions."""
 
 
 class UnitRatio(NamedTuple):
@@ -137,7 +139,13 @@ class UnvaryingObserver:
             self.varying.add(line)
             return
         values = dividend.detach().reshape(-1)[:_MOST].tolist()
-        found = ZeroQuotient(len(values), float(max(values)), float(divisor), hash(tuple(values)))
+        found = ZeroQuotient(
+            elements=len(values),
+            largest=float(max(values)),
+            divisor=float(divisor),
+            digest=hash(tuple(values)),
+            is_sorted=values == sorted(values),
+        )
         if len(set(values)) > 1:
             self._pending[id(result)] = weakref.ref(result), line, found
 

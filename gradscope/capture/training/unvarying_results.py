@@ -10,9 +10,6 @@ from gradscope.recording.events import UnitRatioEvent, ZeroQuotientEvent, named
 
 _STEPS = 3
 """Number of captured steps with other dividends each."""
-_NEAR = 0.5
-"""Share of the divisor that some dividend reaches. Chosen: a count of steps below their number
-comes near to it; numbers that are merely small do not."""
 _REUSES = 2
 """Number of captured steps that train on data of an earlier one."""
 _DISTINCT = 8
@@ -50,7 +47,7 @@ class UnvaryingResults:
             return
         known.append(found)
         largest = max(one.largest for one in known)
-        if len(known) == _STEPS and largest >= _NEAR * found.divisor:
+        if len(known) == _STEPS:
             numbers = named(
                 ZeroQuotientEvent,
                 steps=float(len(known)),

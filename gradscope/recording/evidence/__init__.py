@@ -43,6 +43,7 @@ from gradscope.recording.evidence.forward import (
     UnitRecord,
     ZeroDerivativeRecord,
     ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
@@ -163,5 +164,6 @@ EVIDENCE: tuple[type, ...] = (
     WrappedModel,
     ZeroDerivativeRecord,
     ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 """Every kind, in the order of their tables in a file."""

@@ -130,6 +130,19 @@ class OwnSimilarityRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroQuotientRecord:
+    """A division of whole numbers in an inspected forward that gave 0, and became a float."""
+
+    table: ClassVar[str] = "zero_quotient"
+    site: int | None
+    elements: int
+    """Number of dividends, which are not in ascending order."""
+    largest: float
+    """Largest dividend."""
+    divisor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroLabelRecord:
     """A loss of margins whose labels are 0 and 1, and not -1 and 1."""
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.windows import Windows
 from gradscope.phrasing import short
-from gradscope.recording.events import StepEvent, ZeroQuotientEvent, only
+from gradscope.recording.events import ZeroQuotientEvent, event_of, only
+from gradscope.recording.evidence.forward import ZeroQuotientRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -26,7 +26,9 @@ class QuotientAlwaysZero(Rule):
     How it is measured:
         In three captured steps, the numbers that are divided differ, those of a step differ among
         each other, the largest is at least half of the divisor, and all quotients are 0 and become
-        floats. No captured step has another quotient at this line.
+        floats. No captured step has another quotient at this line. For an inspected model it is a
+        warning, and one batch has to do: of at least `least_numbers`, which are not in ascending
+        order, as positions are.
 
     How to fix it:
         Divide by `/`.
@@ -41,33 +43,64 @@ class QuotientAlwaysZero(Rule):
     code: ClassVar[str] = "GS220"
     name: ClassVar[str] = "quotient-always-zero"
     level: ClassVar[Severity] = "error"
-    needs_run: ClassVar[bool] = True
-    explains: ClassVar[tuple[str, ...]] = ("GS204", "GS111")
+    explains: ClassVar[tuple[str, ...]] = ("GS204", "GS111", "GS218")
+
+    least_numbers: int = 16
+    """Number of dividends in the batch of an inspected model. Chosen: of fewer, all may be small by
+    chance."""
+    near: float = 0.5
+    """Share of the divisor that the largest reaches, 0 to 1. Chosen: a count of steps below their
+    number comes near to it; numbers that are merely small do not."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        has_step = any(only(StepEvent, context.shared(Windows).events))
-        return None if has_step else "no optimizer stepped"
+        return context.probe_skip_reason("comparisons")
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line of a run that divides so."""
+        for event in only(ZeroQuotientEvent, map(event_of, context.recording.events)):
+            divisor, largest = event.divisor or 0.0, event.largest or 0.0
+            context.measured(self.code, "largest", largest, self.near * divisor, site=event.site)
+            if largest >= self.near * divisor:
+                where = f", in {event.steps} captured steps"
+                yield self._finding(
+                    context, event.site, event.elements, largest, divisor, where, "error"
+                )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every line that divides so."""
-        for event in only(ZeroQuotientEvent, context.shared(Windows).events):
-            divisor, largest = event.divisor or 0.0, event.largest or 0.0
-            yield self.finding(
-                context,
-                message=(
-                    f"a division of whole numbers by {short(divisor)} gives 0 for all "
-                    f"{event.elements:,} of them, in {event.steps} captured steps: the largest is "
-                    f"{short(largest)}, and `//` rounds down"
-                ),
-                remedy="divide by `/`",
-                site=event.site,
-                evidence={
-                    "divisor": divisor,
-                    "largest": largest,
-                    "numbers": event.elements,
-                    "steps": event.steps,
-                },
-                count=event.elements,
-                step=event.step,
-            )
+        """Yield a finding for every line of an inspected forward that divides so."""
+        for one in context.recording.evidence_of(ZeroQuotientRecord):
+            limit = self.near * one.divisor
+            context.measured(self.code, "largest", one.largest, limit, site=one.site)
+            if one.elements >= self.least_numbers and one.largest >= limit:
+                yield self._finding(
+                    context, one.site, one.elements, one.largest, one.divisor, "", "warning"
+                )
+
+    def _finding(
+        self,
+        context: RuleContext,
+        site: int | None,
+        elements: int,
+        largest: float,
+        divisor: float,
+        where: str,
+        severity: Severity,
+    ) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                f"a division of whole numbers by {short(divisor)} gives 0 for all {elements:,} of "
+                f"them{where}: the largest is {short(largest)}, and `//` rounds down"
+            ),
+            remedy="divide by `/`",
+            site=site,
+            severity=severity,
+            evidence={
+                "divisor": divisor,
+                "largest": largest,
+                "limit": self.near * divisor,
+                "numbers": elements,
+            },
+            count=elements,
+        )
