@@ -38,7 +38,8 @@ def _is_all_of(
     """Return whether a function does nothing but one statement, apart from its docstring."""
     own = [
         one
-        for one in source.inside(function.body, cst.BaseSmallStatement)
+        for line in source.inside(function.body, cst.SimpleStatementLine, cst.SimpleStatementSuite)
+        for one in line.body
         if not (isinstance(one, cst.Expr) and isinstance(one.value, cst.SimpleString))
     ]
     return len(own) == 1 and own[0] is statement
