@@ -1,5 +1,6 @@
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 MODEL = """
@@ -51,14 +52,17 @@ def test_one_module_under_all_keys_is_found(inspect_file):
 
 @pytest.mark.parametrize(
     "blocks",
-    [
-        "self.blocks = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])",
-        "self.blocks = nn.ModuleList([nn.Linear(6, 6), *[nn.ReLU()] * 3])",
-        "layer = nn.Linear(6, 6); self.blocks = nn.ModuleList([layer, nn.ReLU(), layer])",
-        "layer = nn.Linear(6, 6); self.blocks = nn.ModuleList(layer for _ in range(3))",
-        "self.blocks = nn.ModuleList([nn.Linear(2 * 3, 6), nn.Linear((6) * 1, 6)])",
-        "self.blocks = [nn.Linear(6, 6)] * 3; self.block = self.blocks[0]",
-    ],
+    some_on_push(
+        [
+            "self.blocks = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])",
+            "self.blocks = nn.ModuleList([nn.Linear(6, 6), *[nn.ReLU()] * 3])",
+            "layer = nn.Linear(6, 6); self.blocks = nn.ModuleList([layer, nn.ReLU(), layer])",
+            "layer = nn.Linear(6, 6); self.blocks = nn.ModuleList(layer for _ in range(3))",
+            "self.blocks = nn.ModuleList([nn.Linear(2 * 3, 6), nn.Linear((6) * 1, 6)])",
+            "self.blocks = [nn.Linear(6, 6)] * 3; self.block = self.blocks[0]",
+        ],
+        2,
+    ),
 )
 def test_layers_of_their_own_and_layers_shared_on_purpose_are_fine(inspect_file, blocks):
     report = inspect_file(MODEL.replace("BLOCKS", blocks))
