@@ -263,8 +263,11 @@ class SchedulerEvent(Event):
 
     __slots__ = ()
     kinds = ("scheduler",)
+    called: Number = Number("whether the line calls the metric a loss (1) or a score (-1)")
     lr_after: Number = Number("learning rate after the call")
     lr_before: Number = Number("learning rate before the call")
+    maximises: Flag = Flag("whether a larger metric counts as better")
+    metric: Number = Number("metric that a `ReduceLROnPlateau` is given")
 
 
 class SharedWeightsEvent(Event):
@@ -275,6 +278,7 @@ class SharedWeightsEvent(Event):
     factor: Number = Number("number that an average with itself multiplies the weights with")
     parameters: Count = Count("weights that share their memory with what is kept")
     restored: Flag = Flag("whether they are restored from it, and not averaged")
+    same: Flag = Flag("whether they are copied into another module, which is the same")
     steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 
@@ -303,6 +307,15 @@ class StepEvent(Event):
         return "nonfinite" in self.numbers
 
 
+class UnitRatioEvent(Event):
+    """A line computes a ratio of probabilities that is 1, although its data have trained before."""
+
+    __slots__ = ()
+    kinds = ("unit-ratio",)
+    elements: Count = Count("ratios of a captured step")
+    reuses: Count = Count("captured steps that train on data of an earlier one")
+
+
 class UnscaleEvent(Event):
     """A call of a gradient scaler's `unscale_`."""
 
@@ -319,6 +332,17 @@ class ZeroEvent(Event):
     parameters: Count = Count("parameters whose gradients were zeroed")
     set_to_none: Flag = Flag("whether gradients were set to None")
     unspent: Count = Count("parameters whose gradient no step had used")
+
+
+class ZeroQuotientEvent(Event):
+    """A line divides whole numbers, and rounds all of them down to 0."""
+
+    __slots__ = ()
+    kinds = ("zero-quotient",)
+    divisor: Number = Number("number that they are divided by")
+    elements: Count = Count("numbers in all of these steps")
+    largest: Number = Number("largest of these numbers")
+    steps: Count = Count("captured steps with different numbers")
 
 
 EVENT_CLASSES: tuple[type[Event], ...] = (
@@ -341,8 +365,10 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     SchedulerEvent,
     SharedWeightsEvent,
     StepEvent,
+    UnitRatioEvent,
     UnscaleEvent,
     ZeroEvent,
+    ZeroQuotientEvent,
 )
 """Every kind of event."""
 
