@@ -19,7 +19,7 @@ def backwards(name):
     return [number for number, line in enumerate(lines, start) if ".backward()" in line]
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", some_on_push(SICK, 2))
 def test_the_backward_that_leaves_the_gradients_is_named(name, tmp_path):
     (found,) = told(name, tmp_path)
     assert found.severity == "error"

@@ -67,7 +67,7 @@ def test_update_that_is_not_stored_is_an_error(update, tmp_path):
     assert len(found.parameters) == 4
 
 
-@pytest.mark.parametrize("update", [stored, every_fourth, replaced])
+@pytest.mark.parametrize("update", some_on_push([stored, every_fourth, replaced], {0, 1}))
 def test_optimizers_that_move_weights_are_right(update, tmp_path):
     assert not said(tmp_path, update)
 

@@ -97,7 +97,9 @@ class Deep(nn.Module):
 
 @pytest.mark.parametrize(
     ("activation", "position"),
-    [(torch.sigmoid, "Sigmoid"), (torch.relu, "Addmm"), (torch.tanh, "Addmm")],
+    some_on_push(
+        [(torch.sigmoid, "Sigmoid"), (torch.relu, "Addmm"), (torch.tanh, "Addmm")], {0, 1}
+    ),
     ids=["sigmoid", "relu", "tanh"],
 )
 def test_the_operation_that_takes_most_away_is_told(activation, position):

@@ -72,7 +72,7 @@ SICK = [
 ]
 
 
-@pytest.mark.parametrize("loss", SICK, ids=[loss.__name__ for loss in SICK])
+@pytest.mark.parametrize("loss", some_on_push(SICK, 3), ids=[loss.__name__ for loss in SICK])
 def test_a_term_that_is_a_constant_is_told(findings_of, loss):
     (found,) = told(findings_of(network(), (X, Y), loss))
     assert found.severity == "error"
@@ -146,7 +146,7 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize("loss", HEALTHY, ids=[loss.__name__ for loss in HEALTHY])
+@pytest.mark.parametrize("loss", some_on_push(HEALTHY, 3), ids=[loss.__name__ for loss in HEALTHY])
 def test_constants_that_are_meant_are_fine(findings_of, loss):
     assert not told(findings_of(network(), (X, Y), loss))
 

@@ -52,7 +52,7 @@ def by_name(**tensors):
     return {"x": X, **tensors}
 
 
-@pytest.mark.parametrize("kind", [Unread, Zeroed, Overwritten])
+@pytest.mark.parametrize("kind", some_on_push([Unread, Zeroed, Overwritten], {0, 1}))
 def test_an_input_without_influence_is_a_note(findings_of, kind):
     assert told(findings_of(kind(), by_name(condition=PRESENT), loss)) == ["note"]
 
@@ -247,7 +247,9 @@ class OfPatches(nn.Module):
         return self.head(self.attended(self.patches(images).flatten(2).transpose(1, 2)).mean(1))
 
 
-@pytest.mark.parametrize("labels", [[9, 4, 7, 2, 9, 3], [3, 3, 2, 3, 3, 3], [1, 3, 3, 2, 3, 3]])
+@pytest.mark.parametrize(
+    "labels", some_on_push([[9, 4, 7, 2, 9, 3], [3, 3, 2, 3, 3, 3], [1, 3, 3, 2, 3, 3]], {0, 1})
+)
 def test_class_labels_beside_images_are_no_lengths(findings_of, labels):
     images = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(2))
     batch = (images, torch.tensor(labels))

@@ -63,7 +63,7 @@ def at_the_middle(state, position):
 
 @pytest.mark.parametrize(
     "model",
-    [Loop(always), Loop(by_data, nn.RNNCell), Loop(always, reads_all=True)],
+    some_on_push([Loop(always), Loop(by_data, nn.RNNCell), Loop(always, reads_all=True)], {0, 1}),
     ids=["detach", "data", "all outputs"],
 )
 def test_a_state_detached_in_every_time_step_is_an_error(findings_of, model):
@@ -215,7 +215,9 @@ def stable_softmax(x):
     return y / y.sum(1, keepdim=True).detach()
 
 
-@pytest.mark.parametrize("combine", [straight_through, scaled_gradient, noise, stable_softmax])
+@pytest.mark.parametrize(
+    "combine", some_on_push([straight_through, scaled_gradient, noise, stable_softmax], {0, 2})
+)
 def test_gradients_stopped_on_purpose_are_fine(findings_of, combine):
     assert not told(findings_of(Block(combine), (X, Y), squared))
 

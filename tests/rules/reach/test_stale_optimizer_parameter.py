@@ -16,11 +16,14 @@ def found(inspect_file, text):
 
 @pytest.mark.parametrize(
     ("line", "parameters"),
-    [
-        ("model.head = nn.Linear(16, 4)", {"head.weight", "head.bias"}),
-        ("model.head.weight = nn.Parameter(torch.randn(4, 16))", {"head.weight"}),
-        ("model.blocks[1] = nn.Linear(16, 16)", {"blocks.1.weight", "blocks.1.bias"}),
-    ],
+    some_on_push(
+        [
+            ("model.head = nn.Linear(16, 4)", {"head.weight", "head.bias"}),
+            ("model.head.weight = nn.Parameter(torch.randn(4, 16))", {"head.weight"}),
+            ("model.blocks[1] = nn.Linear(16, 16)", {"blocks.1.weight", "blocks.1.bias"}),
+        ],
+        {0, 1},
+    ),
 )
 def test_replacement_is_named_with_both_lines(inspect_file, line, parameters):
     (finding,) = found(inspect_file, f"{ADAM}\n{line}")

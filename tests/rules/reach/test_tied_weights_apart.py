@@ -106,7 +106,9 @@ def nearly(model):
     model.head.weight.data[-1, -1] += 1e-3
 
 
-@pytest.mark.parametrize("change", [tie, freeze, fill, clone_layers, nearly, lambda model: None])
+@pytest.mark.parametrize(
+    "change", some_on_push([tie, freeze, fill, clone_layers, nearly, lambda model: None], {0, 3})
+)
 def test_healthy_models_are_left_alone(change):
     model = Language()
     change(model)
