@@ -61,6 +61,7 @@ def click(page, chart, axes, x, y):
     page.mouse.click(*page.evaluate(PIXEL, [chart, axes, x, y]))
 
 
+@pytest.mark.nightly
 def test_pictures_are_linked_by_step_and_layer(show):
     page = show(run_report())
     timeline = come_to(page, "timeline")

@@ -17,7 +17,7 @@ PROGRAMS = [
     *odd_formats.PROGRAMS,
     *odd_clips.PROGRAMS,
 ]
-A_PUSH = {True: 2, False: 1}
+A_PUSH = 1
 """How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
 
@@ -27,7 +27,7 @@ def marked(programs):
     for program in programs:
         kind = program.rule, program.added is not None
         seen[kind] += 1
-        marks = [] if seen[kind] <= A_PUSH[kind[1]] else [pytest.mark.nightly]
+        marks = [] if seen[kind] <= A_PUSH else [pytest.mark.nightly]
         yield pytest.param(program, id=program.name, marks=marks)
 
 
