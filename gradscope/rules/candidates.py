@@ -60,9 +60,11 @@ def candidates_of(code: str, recording: Recording) -> tuple[Candidates, ...]:
 
 def _parts(recording: Recording) -> Iterator[Recording]:
     yield recording
-    # The events and parameters of a captured step are among those of the run.
+    # The events, parameters and optimizers of a captured step are among those of the run.
     for captured in recording.captured_steps:
-        yield replace(captured.recording, events=(), parameters=())
+        own = captured.recording
+        evidence = tuple(one for one in own.evidence if not isinstance(one, OptimizerRecord))
+        yield replace(own, events=(), parameters=(), evidence=evidence)
 
 
 def _events(*kinds: str) -> _Counter:

@@ -177,6 +177,9 @@ def test_cells_in_a_loop_forget_in_runs_too(kind, tmp_path):
     (found,) = memory_of(Cells(kind), 60, tmp_path)
     assert found.severity == "note"
     assert "self.cell(now, state" in found.location.source
+    # A gated cell needs no other architecture, but open gates.
+    assert ("`bias_hh`" in found.remedy) == (kind is not nn.RNNCell)
+    assert ("use an LSTM" in found.remedy) == (kind is nn.RNNCell)
 
 
 def test_an_open_forget_gate_and_a_short_loop_remember(tmp_path):
