@@ -182,7 +182,7 @@ def test_verified_fixes_of_a_script_are_written(tmp_path, gradscope_in):
     gradscope_in(tmp_path, "run", "-q", "train.py")
     form = ("--output-format", "json")
     done = gradscope_in(tmp_path, "fix", "train.gradscope", "--verify", "10", "--fix", *form)
-    assert "note: fixed GS301 missing-zero-grad: GS301 gone" in done.stderr
+    assert "note: fixed GS301 missing-zero-grad at train.py:10: GS301 gone" in done.stderr
     (fix,) = (one["fix"] for one in json.loads(done.stdout)["findings"] if "fix" in one)
     assert (fix["verified"], fix["edits"][0]["file"]) == (True, "train.py")
     fixed = REACHING.format(body="").replace(
