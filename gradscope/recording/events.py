@@ -230,6 +230,18 @@ class ModeEvent(Event):
     eval: Flag = Flag("whether the model is in eval mode")
 
 
+class OneSignedHookEvent(Event):
+    """The gradients of all parameters with the same hook have no element of one sign."""
+
+    __slots__ = ()
+    kinds = ("one-signed-hook",)
+    counts: Count = Count("steps in which the gradients were read")
+    elements: Count = Count("elements that were read")
+    parameters: Count = Count("parameters with the hook")
+    positive: Flag = Flag("whether elements are positive, and none is negative")
+    zeros: Count = Count("elements that are 0")
+
+
 class ReplacedWeightsEvent(Event):
     """Averages of earlier weights replaced those of an optimizer, or a move pulled them back."""
 
@@ -359,6 +371,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     GradErrorEvent,
     GradientHooksEvent,
     ModeEvent,
+    OneSignedHookEvent,
     ReplacedWeightsEvent,
     ScalerStepEvent,
     ScalerUpdateEvent,
