@@ -163,6 +163,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS324": (_SCHEDULE, _STEP),
     "GS325": (_SCHEDULE, _STEP),
     "GS326": (_SCHEDULE, _EPOCH),
+    "GS328": (_STEP,),
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),
