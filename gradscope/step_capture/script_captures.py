@@ -137,6 +137,7 @@ class ScriptCaptures:
             self._training.shared_weights.averaged(self._window.capture.averages.of(stepped))
             self._training.wrong_averages.see(self._window.capture.averages.averages(stepped))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
+            self._training.unvarying_results.stepped(self._window.capture.unvarying)
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)

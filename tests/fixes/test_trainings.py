@@ -95,11 +95,14 @@ for i in range(20):
 
 @pytest.mark.parametrize(
     ("body", "expected"),
-    [
-        ("if True: o.step()", ["-if True: o.step()", "+if True: o.step(); o.zero_grad()"]),
-        ("o.step()  # each window", ["+o.zero_grad()"]),
-        ("getattr(o, 'step')()", []),
-    ],
+    some_on_push(
+        [
+            ("if True: o.step()", ["-if True: o.step()", "+if True: o.step(); o.zero_grad()"]),
+            ("o.step()  # each window", ["+o.zero_grad()"]),
+            ("getattr(o, 'step')()", []),
+        ],
+        {0, 1},
+    ),
 )
 def test_gradients_of_a_window_are_zeroed_behind_the_step(body, expected, tmp_path, gradscope_in):
     (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body=body))

@@ -31,7 +31,7 @@ def late(recorded):
     return [one for one in recorded.captured_steps if one.recording.evidence_of(LateCapture)]
 
 
-@pytest.mark.parametrize("name", some_on_push(IN_FORWARD, 5))
+@pytest.mark.parametrize("name", some_on_push(IN_FORWARD, 10))
 def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_steps, name):
     if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
         pytest.skip("this torch does not tell which saved tensors lie behind a hook")
@@ -42,7 +42,7 @@ def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_st
     assert (evidence["line_is"], evidence["matched_step"]) == ("matched", 3)
 
 
-@pytest.mark.parametrize("name", some_on_push(IN_BACKWARD, 2))
+@pytest.mark.parametrize("name", some_on_push(IN_BACKWARD, 4))
 def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(capture_steps, name):
     loss_of = IN_BACKWARD[name]
     found, evidence = only(capture_steps(lambda: train(loss_of, 5), tensor_every=100), "GS103")
@@ -112,7 +112,7 @@ def test_a_scaler_that_looks_for_its_scale_is_healthy(capture_steps):
     assert not {one.rule for one in findings} & {"GS103", "GS104"}
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", some_on_push(HEALTHY, 2))
 def test_healthy_code_that_looks_like_it_is_no_finding(capture_steps, name):
     recorded = capture_steps(lambda: train(HEALTHY[name], 5), tensor_every=100)
     assert not {one.rule for one in judge(recorded.recording).findings} & {"GS103", "GS104"}

@@ -14,8 +14,10 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
-from gradscope.capture.training.models import Forwards, Models
+from gradscope.capture.training.model_records import Forwards
+from gradscope.capture.training.models import Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 
@@ -87,11 +89,18 @@ class TrainingState:
         self.locations = Locations()
         self.gradient_state = GradientState()
         self.event_log = EventLog()
-        self.models = Models(guard, self.gradient_state, self.locations, self.event_log.sites)
+        self.batches = Batches(guard)
+        self.models = Models(
+            guard,
+            self.gradient_state,
+            self.locations,
+            self.event_log.sites,
+            self.batches.model_got,
+        )
         self.optimizers = Optimizers(self.gradient_state, self.locations)
         self.scopes = Scopes()
-        self.batches = Batches(guard)
         self.shared_weights = SharedWeights(guard, self.locations, self.event_log)
+        self.unvarying_results = UnvaryingResults(self.event_log)
         self.wrong_averages = WrongAverages(self.event_log)
         self._own = _OfThread()
         self.batch = ""

@@ -34,6 +34,7 @@ from gradscope.recording.evidence.forward import (
     ForwardStat,
     HorizonRecord,
     LogitRecord,
+    OwnSimilarityRecord,
     PartialNormRecord,
     PathCutRecord,
     RouterRecord,
@@ -41,6 +42,7 @@ from gradscope.recording.evidence.forward import (
     SoftmaxRecord,
     UnitRecord,
     ZeroDerivativeRecord,
+    ZeroLabelRecord,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
@@ -126,6 +128,7 @@ EVIDENCE: tuple[type, ...] = (
     OptimizerRecord,
     OverfitRecord,
     OverwrittenRecord,
+    OwnSimilarityRecord,
     PaddingRecord,
     ParameterPlacement,
     PartialNormRecord,
@@ -159,5 +162,6 @@ EVIDENCE: tuple[type, ...] = (
     WithheldRecord,
     WrappedModel,
     ZeroDerivativeRecord,
+    ZeroLabelRecord,
 )
 """Every kind, in the order of their tables in a file."""

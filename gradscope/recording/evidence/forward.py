@@ -119,6 +119,30 @@ class ComparisonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSimilarityRecord:
+    """A cross-entropy of the similarities of examples to each other, and to themselves."""
+
+    table: ClassVar[str] = "own_similarity"
+    site: int | None
+    rows: int
+    largest: int
+    """Number of rows of which no other similarity is larger than that to itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroLabelRecord:
+    """A loss of margins whose labels are 0 and 1, and not -1 and 1."""
+
+    table: ClassVar[str] = "zero_label"
+    site: int | None
+    operation: str
+    """torch's name of the loss; `hinge` of one that is written by hand."""
+    labels: int
+    zeros: int
+    """Number of labels that are 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonRecord:
     """A recurrent layer: how strongly its last output depends on its input at each time step."""
 

@@ -135,6 +135,7 @@ for step in range(24):
 """
 
 
+@pytest.mark.nightly
 def test_steps_that_a_rank_leaves_out_are_one_finding(jobs, tmp_path):
     finding = found(jobs, SOME_LEFT_OUT, tmp_path, "GS801")
     assert dict(finding.evidence) == {"fewest_steps": 18, "most_steps": 24}
@@ -176,6 +177,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_converted_after_it_was_wrapped_is_found(jobs, tmp_path):
     body = CONVERTED.format(convert="model.module.double().float()  # FAULT")
     assert "converted after DDP" in found(jobs, body, tmp_path, "GS801").message
