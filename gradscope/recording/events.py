@@ -66,6 +66,15 @@ class BackwardStart(Event):
     tokens: Number = Number("elements that the loss was averaged over")
 
 
+class AverageEvent(Event):
+    """A line that averages tensors with the weights by the same factors in several steps."""
+
+    __slots__ = ()
+    kinds = ("average",)
+    own: Number = Number("number that it multiplies the average with before it adds the rest")
+    tensors: Count = Count("tensors that it averages")
+
+
 class BackwardEvent(BackwardStart):
     """A backward pass."""
 
@@ -358,6 +367,7 @@ class ZeroQuotientEvent(Event):
 
 
 EVENT_CLASSES: tuple[type[Event], ...] = (
+    AverageEvent,
     BackwardEvent,
     BackwardErrorEvent,
     CarriedEvent,

@@ -31,6 +31,7 @@ from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
 from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
+from gradscope.rules.accumulation.wrong_weight_average import WrongWeightAverage
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
 from gradscope.rules.autograd.in_place_modification import InPlaceModification
@@ -189,6 +190,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleOfReplacedOptimizer,
     ScheduleOutrunsPlan,
     PlateauInWrongMode,
+    WrongWeightAverage,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

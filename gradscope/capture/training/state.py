@@ -12,6 +12,7 @@ from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
+from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.model_records import Forwards
 from gradscope.capture.training.models import Models
@@ -100,6 +101,7 @@ class TrainingState:
         self.scopes = Scopes()
         self.shared_weights = SharedWeights(guard, self.locations, self.event_log)
         self.unvarying_results = UnvaryingResults(self.event_log)
+        self.wrong_averages = WrongAverages(self.event_log)
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""
