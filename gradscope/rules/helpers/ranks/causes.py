@@ -139,6 +139,7 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 def after_equal_steps(job: Job, step: int) -> Cause:
     """Return what changes weights besides equal steps."""
     loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    at = step_site(job.first, step - 1) or step_site(job.first)
     written = _late(job, job.first.lines("written-weight"))
     branches = _late(job, job.first.lines("written-one-rank"))
     late = [one.site for one in joined_events(job, "load") if one.event.step == step]
@@ -150,7 +151,7 @@ def after_equal_steps(job: Job, step: int) -> Cause:
     elif late:
         what = "each rank loads weights of its own"
     found = [*(one.site for one in loads), *branches, *late, *written]
-    site = next(iter(found), None) or step_site(job.first)
+    site = next(iter(found), None) or at
     return Cause(
         what,
         "change weights equally on all ranks, or broadcast them",
@@ -159,7 +160,7 @@ def after_equal_steps(job: Job, step: int) -> Cause:
             *((line, "some ranks change weights or state here") for line in branches),
             *((line, "weights are loaded here") for line in late),
             *((line, "weights are written here") for line in written),
-            (step_site(job.first), "the step is here"),
+            (at, "the step is here"),
         ),
     )
 
