@@ -50,6 +50,24 @@ def parted_without_gradient(job: Job) -> list[str]:
     return found if all(used.intersection(found) for used in uses) else []
 
 
+def apart_without_gradient(job: Job) -> list[str]:
+    """Return the parameters that nothing trains, that begin apart, and that every rank uses.
+
+    An example is a frozen teacher that each rank has made of its own random numbers.
+    """
+    steps = job.common_steps("weight") if job.is_joined and job.is_data_parallel else []
+    quiet = [
+        name
+        for name in job.shared_names
+        if name not in job.trained_names
+        and all(rank.placements[name].kind == "local" for rank in job.ranks)
+    ]
+    uses = [_used_without_gradient(rank) for rank in job.ranks]
+    begin = _equality(job, "weight", steps[0], quiet) if steps else {}
+    found = [name for name in quiet if begin.get(name) is False]
+    return found if all(used.intersection(found) for used in uses) else []
+
+
 def parted_beside_shards(job: Job) -> list[str]:
     """Return the parted parameters of a model whose layers the script itself spreads over ranks.
 

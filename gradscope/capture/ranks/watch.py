@@ -20,6 +20,7 @@ from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.communication_hooks import undivided_sum
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
 from gradscope.capture.ranks.observations import RankLog, Taken, digest, line_outside
+from gradscope.capture.ranks.parameter_uses import ParameterUses
 from gradscope.capture.ranks.placement import (
     identity,
     is_fsdp2,
@@ -27,7 +28,6 @@ from gradscope.capture.ranks.placement import (
     is_launched,
     waits_for_reduction,
 )
-from gradscope.capture.ranks.quiet_calls import QuietCalls
 from gradscope.capture.ranks.rank_arithmetic import rank_arithmetic
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.sources import Sources
@@ -68,7 +68,7 @@ class RankWatch:
         self._sources = Sources(training, self.log)
         self._numbers = ComparedNumbers(training, self.log)
         self._buffers = Buffers(training, self.log, self._reducers)
-        self._quiet = QuietCalls(training, self.log)
+        self._uses = ParameterUses(training, self.log)
         self._clock = time.time()
         self._patches: Patches | None = None
         """Where to replace functions once there are ranks; None if it was done."""
@@ -212,11 +212,11 @@ class RankWatch:
             return
         if torch.is_grad_enabled():
             self._training.guard.glance(self._see_call, module, args, sys._getframe(1))
-        elif self._quiet.is_new(module):
-            self._training.guard.glance(self._see_quiet_call, module, sys._getframe(1))
+        if self._uses.is_new(module):
+            self._training.guard.glance(self._see_use, module, sys._getframe(1))
 
-    def _see_quiet_call(self, module: nn.Module, frame: FrameType) -> None:
-        self._quiet.see(module, line_outside(self._training.locations.users(frame)))
+    def _see_use(self, module: nn.Module, frame: FrameType) -> None:
+        self._uses.see(module, line_outside(self._training.locations.users(frame)))
 
     def _see_call(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
         """Note the first call of a model, and calls of modules around DDP."""
@@ -375,7 +375,7 @@ class RankWatch:
             return Taken((), ())
         self._numbers.place(self._reducers)
         self._numbers.settle()
-        self._quiet.settle()
+        self._uses.settle()
         return self.log.take()
 
 

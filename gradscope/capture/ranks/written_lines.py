@@ -1,6 +1,7 @@
 """Finds lines of a script's source that can set ranks apart."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gradscope.capture.source.lines import Line
@@ -8,7 +9,17 @@ from gradscope.capture.source.statements import code_at, nodes_within, tree_of
 
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "default_rng"})
 
+_LOADS = frozenset({"load_state_dict", "load_checkpoint", "load_weights", "update_parameters"})
+
 _WRAPPERS = frozenset({"fully_shard", "parallelize_module", "FSDP", "FullyShardedDataParallel"})
+
+_RANKS = re.compile(
+    r"rank|is_(local_|global_)?(main|master|zero)(_process|_rank)?$|is_global_zero|^(main|master)(_process)?$",
+    re.IGNORECASE,
+)
+"""Names of a rank's number, and of what is true on one rank alone."""
+
+_SCHEDULES = re.compile(r"(LR|LRScheduler|ReduceLROnPlateau|WarmRestarts|_schedule_with_warmup)$")
 
 _MOST_LINES = 64
 """Maximum number of lines of one kind in a file."""
@@ -19,7 +30,9 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
 
     Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
     `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
-    a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap` and `unfreeze`.
+    a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap`, `unfreeze`,
+    `schedule` (a schedule of the learning rate is made) and `one-rank` (weights or the state of an
+    optimizer change in a branch of some ranks).
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()
@@ -50,6 +63,7 @@ def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
             yield from _of_gradient(node, target, tainted)
         case ast.If():
             yield from _of_branch(node)
+            yield from _of_one_rank(node)
         case ast.For(body=body) if any(_reduces(one) for one in body):
             yield "reduce", node.lineno
             conditions = (one for part in body for one in ast.walk(part) if isinstance(one, ast.If))
@@ -71,6 +85,24 @@ def _of_branch(node: ast.If) -> Iterator[tuple[str, int]]:
             yield "leave", node.lineno
 
 
+def _of_one_rank(node: ast.If) -> Iterator[tuple[str, int]]:
+    """Yield calls that change a module or an optimizer, if the rank's number decides on them."""
+    tested = (one for one in ast.walk(node.test) if isinstance(one, ast.Name | ast.Attribute))
+    if not any(
+        _RANKS.search(one.attr if isinstance(one, ast.Attribute) else one.id) for one in tested
+    ):
+        return
+    for part in node.body:
+        for one in ast.walk(part):
+            if isinstance(one, ast.Call) and _changes(_called(one)):
+                yield "one-rank", one.lineno
+
+
+def _changes(name: str) -> bool:
+    is_in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+    return is_in_place or name in _LOADS
+
+
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
     yield tree
     for node in ast.walk(tree):
@@ -89,6 +121,8 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
     name = _called(node)
     if name in _SEEDS:
         yield "seed", node.lineno
+    if _SCHEDULES.search(name):
+        yield "schedule", node.lineno
     if name in _WRAPPERS:
         yield "wrap", node.lineno
     if name == "set_requires_gradient_sync":
@@ -103,8 +137,8 @@ def _of_write(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
     if not name.endswith("_") or name.endswith("__") or name == "requires_grad_":
         return
     if name.startswith("_foreach_"):
-        if any(_is_gradient(one, tainted) for one in node.args):
-            yield "gradient", node.lineno
+        is_gradient = any(_is_gradient(one, tainted) for one in node.args)
+        yield "gradient" if is_gradient else "weight", node.lineno
         return
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     if owner is not None:
@@ -117,7 +151,9 @@ def _of_assignment(node: ast.Assign | ast.AugAssign, target: ast.expr) -> Iterat
             yield "rate", node.lineno
         case ast.Attribute(attr="requires_grad") if not _is_constant(node.value, False):
             yield "unfreeze", node.lineno
-        case ast.Attribute(attr="data"):
+        case (
+            ast.Attribute(attr="data") | ast.Subscript(value=ast.Attribute(attr="weight" | "data"))
+        ):
             yield "weight", node.lineno
 
 

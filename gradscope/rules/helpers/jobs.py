@@ -113,7 +113,7 @@ def backward_site(rank: Rank) -> Site | None:
     return rank.site(next(sites, None))
 
 
-def step_site(rank: Rank) -> Site | None:
-    """Return the line of the first step."""
-    sites = (e.site for e in rank.recording.events if e.kind == "step" and e.site is not None)
-    return rank.site(next(sites, None))
+def step_site(rank: Rank, step: int = 0) -> Site | None:
+    """Return the line of the first step, or of the first from a number on."""
+    steps = (e for e in rank.recording.events if e.kind == "step" and e.step >= step)
+    return rank.site(next((e.site for e in steps if e.site is not None), None))

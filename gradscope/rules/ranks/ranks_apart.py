@@ -26,6 +26,7 @@ from gradscope.rules.helpers.ranks.causes import (
     lines_between,
     of_rates,
     reductions,
+    trained_by_some,
     unwrapped_causes,
 )
 from gradscope.rules.rule import Rule
@@ -217,6 +218,10 @@ class RanksApart(Rule):
         if left_out is not None:
             return left_out
         before = [one for one in job.common_steps("step") if one < step]
+        for one in before[-1:]:
+            partly = trained_by_some(job, one, apart)
+            if partly is not None:
+                return partly
         uneven = [one for one in before if self._differing(job, "step", one, names)]
         if uneven:
             return self._gradients(job, uneven[0], names)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.job import Job
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.tied import tied_weights_apart
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
@@ -54,7 +55,8 @@ class UnsynchronisedGradient(Rule):
     What it finds:
         A forward around DDP, by `.module` or by a method; a parameter that was added, replaced or
         unfrozen after wrapping, which the reducer does not know; `no_sync` around the last backward
-        before a step; a parameter that no wrapper holds in a job that reduces the others.
+        before a step; a parameter that no wrapper holds in a job that reduces the others. As a
+        warning, an embedding that stages of a pipeline tie and that each trains alone.
 
     Why it matters:
         Each rank updates its replica by the gradients of its own batch. The replicas drift apart,
@@ -64,7 +66,8 @@ class UnsynchronisedGradient(Rule):
         DDP prepares its reduction in its forward, so a backward that reaches its parameters without
         one is not reduced. The parameters that DDP reduces are known since it was constructed.
         With the recordings of several ranks, weights that stay equal are no finding, and weights
-        outside of every wrapper that part are.
+        outside of every wrapper that part are. A matrix of a stage of a pipeline counts as tied if
+        it begins equal to the embedding of another stage and no rows are looked up in it.
 
     How to fix it:
         Call the DDP model itself. Wrap the model after all changes of it. Let the last backward of
@@ -107,6 +110,7 @@ class UnsynchronisedGradient(Rule):
                     yield self._way(context, job, one, kind)
         yield from self._unknown(context, job)
         yield from self._outside(context, job)
+        yield from self._tied(context, job)
 
     def _way(self, context: RuleContext, job: Job, one: JoinedEvent, kind: str) -> Finding:
         message, remedy = _WAYS[kind]
@@ -207,6 +211,36 @@ class UnsynchronisedGradient(Rule):
             count=len(names),
             ranks=[rank.number for rank in job.ranks],
         )
+
+    def _tied(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield weights that stages of a pipeline tie, and that each trains by its own gradient."""
+        for one in tied_weights_apart(job):
+            ranks = (one.table_rank, one.copy_rank)
+            main = step_site(one.copy_rank)
+            lookups = one.table_rank.lines("embedded")
+            yield self.finding(
+                context,
+                severity="warning",
+                message=(
+                    f"{one.table} of rank {ranks[0].number} and {one.copy} of rank "
+                    f"{ranks[1].number} begin equal, as tied weights do, and part: nothing adds "
+                    "their gradients"
+                ),
+                remedy="all_reduce the gradient of the tied weight over its stages before the step",
+                site=main,
+                related=lines(
+                    context,
+                    main,
+                    [
+                        (backward_site(one.copy_rank), "its gradient arrives here"),
+                        (backward_site(one.table_rank), "the embedding's gradient arrives here"),
+                        *((line, "rows are looked up here") for line in lookups),
+                    ],
+                ),
+                names=[one.table] if one.table == one.copy else [one.table, one.copy],
+                evidence={"parameters_apart": 1, "limit": AGREEMENT},
+                ranks=[rank.number for rank in ranks],
+            )
 
 
 def _early(job: Job) -> list[Site]:

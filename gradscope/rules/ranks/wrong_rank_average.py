@@ -228,6 +228,8 @@ class WrongRankAverage(Rule):
         divided = [s for s in rank.lines("divided-by-ranks") if (s.file, s.line) in written]
         if not rank.wrapped or job.is_by_hand or not divided or job.world_size == 1:
             return
+        if any(dict(e.numbers).get("multiplied") == job.world_size for e in rank.backwards):
+            return  # which undoes a factor on the loss
         steps = sorted(set(rank.steps("backward")) & set(rank.steps("step")))
         ratios = [one for step in steps if (one := rank.scaling(step)) is not None]
         share = 1 / job.world_size
@@ -303,6 +305,8 @@ class WrongRankAverage(Rule):
                 continue
             if is_divided or is_global or (one.number("share") or 1.0) < _MOST or job.is_pipelined:
                 continue  # a sum of parts of a gradient, such as that of tied weights
+            if _are_means(job):
+                continue
             yield self.finding(
                 context,
                 message=(
@@ -345,3 +349,16 @@ class WrongRankAverage(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
+
+
+def _are_means(job: Job) -> bool:
+    """Return whether gradients at the step are no longer than a mean over the ranks can be.
+
+    Such gradients were divided before their reduction. The norm of a mean is at most the mean of
+    the norms; a sum over n ranks, whose gradients agree in part, has about sqrt(n) to n times it.
+    """
+    steps = job.common_steps("step")
+    scalings = [[rank.scaling(step) for rank in job.ranks] for step in steps]
+    known = [[one for one in row if one is not None] for row in scalings]
+    means = [sum(row) / len(row) for row in known if row]
+    return bool(means) and max(means) <= 1 + SAME

@@ -186,3 +186,80 @@ def test_a_model_that_is_converted_after_it_was_wrapped_is_found(jobs, tmp_path)
 @pytest.mark.nightly
 def test_a_conversion_to_the_same_type_keeps_the_hooks(jobs, tmp_path):
     clean(jobs, CONVERTED.format(convert='model.to("cpu", torch.float32)'), tmp_path)
+
+
+UNFROZEN = """
+model = Net()
+model.body.requires_grad_(False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        gradient = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(gradient)
+        if p.grad is not None:
+            p.grad.copy_(gradient / world)
+    optimizer.step()
+    if step == 8 + 3 * rank:
+        model.body.requires_grad_(True)  # FAULT
+"""
+
+
+@pytest.mark.nightly
+def test_layers_that_one_rank_unfreezes_earlier_are_found(jobs, tmp_path):
+    assert "has no gradient of model.body" in found(jobs, UNFROZEN, tmp_path, "GS801").message
+
+
+@pytest.mark.nightly
+def test_layers_that_all_ranks_unfreeze_are_healthy(jobs, tmp_path):
+    clean(jobs, UNFROZEN.replace("8 + 3 * rank", "8"), tmp_path)
+
+
+BRANCH = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if step == 9 and rank == 0:
+        with torch.no_grad():
+            torch._foreach_mul_(list(model.module.head.parameters()), 0.9)  # FAULT
+"""
+
+
+@pytest.mark.nightly
+def test_weights_that_one_rank_changes_point_to_its_branch(jobs, tmp_path):
+    finding = found(jobs, BRANCH, tmp_path, "GS801")
+    assert "only some ranks change" in finding.message
+    assert "_foreach_mul_" in finding.location.source
+    (tmp_path / "healthy").mkdir()
+    clean(jobs, BRANCH.replace(" and rank == 0", ""), tmp_path / "healthy")
+
+
+FROZEN = """
+torch.manual_seed(rank)
+target = nn.Sequential(nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 4)).requires_grad_(False)  # FAULT
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, _ = batch()
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), target(x))
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.nightly
+def test_a_frozen_target_of_each_rank_is_found(jobs, tmp_path):
+    finding = found(jobs, FROZEN, tmp_path, "GS801")
+    assert finding.severity == "warning"
+    shared = FROZEN.replace("manual_seed(rank)", "manual_seed(5)")
+    (tmp_path / "healthy").mkdir()
+    clean(jobs, shared, tmp_path / "healthy")

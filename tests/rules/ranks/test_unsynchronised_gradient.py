@@ -180,3 +180,63 @@ def test_a_model_that_is_wrapped_again_is_healthy_on_each_rank_too(jobs, tmp_pat
     for one in (recordings, recordings[:1]):
         findings = judge_job(one).findings
         assert not [finding for finding in findings if finding.severity != "note"]
+
+
+TIED = """
+class Last(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+        self.mix = nn.Linear(8, 8)
+
+    def forward(self, hidden):
+        return self.mix(hidden) @ self.table.weight.T
+
+
+table = nn.Embedding(20, 8)
+stage = Last(table) if rank else nn.Sequential(table, nn.Tanh())
+optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
+draws = torch.Generator().manual_seed(3)
+for step in range(12):
+    ids = torch.randint(0, 20, (16,), generator=draws)
+    optimizer.zero_grad()
+    if rank == 0:
+        hidden = stage(ids)
+        dist.send(hidden.detach(), 1)
+        gradient = torch.empty_like(hidden)
+        dist.recv(gradient, 1)
+        hidden.backward(gradient)
+        loss = hidden.sum()
+    else:
+        hidden = torch.empty(16, 8)
+        dist.recv(hidden, 0)
+        hidden.requires_grad_()
+        loss = cross_entropy(stage(hidden), (ids + 1) % 20)
+        loss.backward()
+        dist.send(hidden.grad, 0)
+    optimizer.step()  # FAULT
+"""
+
+
+def test_a_tied_embedding_that_stages_train_apart_is_found(jobs, tmp_path):
+    finding = found(jobs, TIED, tmp_path, "GS802")
+    assert finding.severity == "warning"
+    assert finding.ranks == (0, 1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        TIED.replace(
+            "    optimizer.step()", "    dist.all_reduce(table.weight.grad)\n    optimizer.step()"
+        ),
+        # Stages that were seeded alike, each with words of its own.
+        TIED.replace("self.mix(hidden) @ self.table.weight.T", "(hidden + self.table(ids)) @ W.T")
+        .replace("table = nn.Embedding", "W = torch.randn(20, 8)\ntable = nn.Embedding")
+        .replace("self.mix = nn.Linear(8, 8)", "pass"),
+    ],
+    ids=["gradients-added", "tables-of-their-own"],
+)
+def test_embeddings_of_stages_are_healthy(jobs, tmp_path, healthy):
+    clean(jobs, healthy, tmp_path)

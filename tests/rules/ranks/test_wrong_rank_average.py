@@ -235,3 +235,40 @@ def test_a_mean_that_is_multiplied_by_the_ranks_is_found(jobs, tmp_path):
 )
 def test_other_factors_on_a_loss_are_not_found(jobs, tmp_path, healthy):
     clean(jobs, healthy, tmp_path)
+
+
+BEFORE = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        p.grad /= world
+        dist.all_reduce(p.grad)  # FAULT
+    optimizer.step()
+"""
+
+FLAT_BEFORE = BEFORE.replace(
+    """    for p in model.parameters():
+        p.grad /= world
+        dist.all_reduce(p.grad)  # FAULT
+""",
+    """    flat = torch.cat([p.grad.flatten() for p in model.parameters()]) / world
+    dist.all_reduce(flat)
+    nn.utils.vector_to_parameters(flat, [p.grad for p in model.parameters()])
+""",
+)
+
+
+@pytest.mark.parametrize("healthy", some_on_push([BEFORE, FLAT_BEFORE], 2))
+def test_gradients_that_are_divided_before_their_sum_are_healthy(jobs, tmp_path, healthy):
+    clean(jobs, healthy, tmp_path)
+
+
+@pytest.mark.nightly
+def test_gradients_that_are_summed_are_found_although_something_else_is_divided(jobs, tmp_path):
+    summed = BEFORE.replace("        p.grad /= world\n", "        mean = p.grad.norm() / world\n")
+    found(jobs, summed, tmp_path, "GS804")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.ranks.parting import (
+    apart_without_gradient,
     parted_beside_shards,
     parted_between_groups,
     parted_without_gradient,
@@ -73,13 +74,11 @@ def of_rates(job: Job, step: int) -> Cause | None:
     for one in sorted(change for change in changes if change <= step):
         if len({_rates_at(rank, one) for rank in job.ranks}) == 1:
             continue
-        schedulers = [
-            rank.site(event.site)
-            for rank in job.ranks
-            for event in rank.recording.events
-            if event.kind == "scheduler" and event.site is not None
-        ][:1]
-        written = job.first.lines("written-rate")
+        stepped = next((one for rank in job.ranks for one in _scheduled(rank)), None)
+        written, made = (job.first.lines(f"written-{one}") for one in ("rate", "schedule"))
+        # A trainer steps the schedule in a file of its own.
+        is_own = stepped is not None and stepped.file in {one.file for one in (*written, *made)}
+        schedulers = [stepped] if stepped is not None and (is_own or not made) else made[:1]
         site = next(iter((*schedulers, *written)), None) or step_site(job.first)
         return Cause(
             "their learning rates differ",
@@ -87,10 +86,19 @@ def of_rates(job: Job, step: int) -> Cause | None:
             site,
             (
                 *((line, "the learning rate is set here") for line in written),
+                *((line, "a schedule is made here") for line in made),
                 (step_site(job.first), "the step that uses it"),
             ),
         )
     return None
+
+
+def _scheduled(rank: Rank) -> Iterator[Site]:
+    """Yield the lines at which schedules step."""
+    for event in rank.recording.events:
+        site = rank.site(event.site) if event.kind == "scheduler" else None
+        if site is not None:
+            yield site
 
 
 def left_out_of_optimizer(job: Job, apart: Sequence[str]) -> Cause | None:
@@ -131,14 +139,47 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 def after_equal_steps(job: Job, step: int) -> Cause:
     """Return what changes weights besides equal steps."""
     loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    at = step_site(job.first, step - 1) or step_site(job.first)
     written = _late(job, job.first.lines("written-weight"))
-    site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)
+    branches = _late(job, job.first.lines("written-one-rank"))
+    late = [one.site for one in joined_events(job, "load") if one.event.step == step]
+    what = "the script changes weights on each rank"
+    if loads:
+        what = "only one rank loads weights"
+    elif branches:
+        what = "only some ranks change weights, or what they make their steps with"
+    elif late:
+        what = "each rank loads weights of its own"
+    found = [*(one.site for one in loads), *branches, *late, *written]
+    site = next(iter(found), None) or at
     return Cause(
-        "the script changes weights on each rank" if not loads else "only one rank loads weights",
+        what,
         "change weights equally on all ranks, or broadcast them",
         site,
         (
+            *((line, "some ranks change weights or state here") for line in branches),
+            *((line, "weights are loaded here") for line in late),
             *((line, "weights are written here") for line in written),
+            (at, "the step is here"),
+        ),
+    )
+
+
+def trained_by_some(job: Job, step: int, names: Sequence[str]) -> Cause | None:
+    """Return the cause if only some ranks have a gradient of a parameter in a step."""
+    found = [rank.squares("step", step) for rank in job.ranks]
+    partly = [name for name in names if 0 < sum(name in one for one in found) < len(found)]
+    if not partly:
+        return None
+    lacking = next(r for r, one in zip(job.ranks, found, strict=True) if partly[0] not in one)
+    unfrozen = _late(job, job.first.lines("written-unfreeze"))
+    return Cause(
+        f"rank {lacking.number} has no gradient of {partly[0]}, which other ranks train",
+        "freeze and unfreeze parameters in the same steps on all ranks",
+        next(iter(unfrozen), None) or step_site(job.first),
+        (
+            *((line, "gradients are switched on here") for line in unfrozen),
+            (backward_site(job.first), "the backward is here"),
             (step_site(job.first), "the step is here"),
         ),
     )
@@ -166,6 +207,12 @@ def reductions(job: Job) -> list[Site]:
     return [*job.first.lines("gradient-reduced"), *job.first.lines("flat-reduced")]
 
 
+def _made(rank: Rank, name: str) -> Site | None:
+    """Return the line that made a parameter."""
+    records = (one for one in rank.recording.parameters if one.name == name)
+    return next((rank.site(one.site) for one in records if one.site is not None), None)
+
+
 def unwrapped_causes(job: Job) -> Iterator[tuple[Cause, list[str]]]:
     """Yield why parameters part that no wrapper keeps equal, and these parameters."""
     wrapped = [job.first.site(one.site) for one in job.first.wrapped]
@@ -183,6 +230,15 @@ def unwrapped_causes(job: Job) -> Iterator[tuple[Cause, list[str]]]:
         others += [(one, "the model with these weights is called here") for one in calls[:2]]
         what = f"{found[0]} begins equal and has no gradient, and not every rank changes it alike"
         yield Cause(what, "change it on every rank", site, tuple(others)), found
+    if found := apart_without_gradient(job):
+        calls = job.first.lines("used-without-gradient")
+        seeds = [one.site for one in joined_events(job, "seed") if _differs(job, one.site)]
+        made = _made(job.first, found[0])
+        site = made or next(iter(calls), None) or step_site(job.first)
+        others = [(one, "its output is used here") for one in calls[:2]]
+        others += [(one, "each rank has a seed of its own here") for one in seeds]
+        what = f"{found[0]} has no gradient, and every rank has made it of other numbers"
+        yield Cause(what, "broadcast it from rank 0", site, tuple(others)), found
     if found := parted_beside_shards(job):
         meets = job.first.lines("reduced-too-early")
         seeds = [one.site for one in joined_events(job, "seed") if _differs(job, one.site)]
