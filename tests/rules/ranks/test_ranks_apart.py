@@ -176,6 +176,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_converted_after_it_was_wrapped_is_found(jobs, tmp_path):
     body = CONVERTED.format(convert="model.module.double().float()  # FAULT")
     assert "converted after DDP" in found(jobs, body, tmp_path, "GS801").message

@@ -111,6 +111,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_gradients_divided_after_ddp_has_averaged_them_are_found(jobs, tmp_path):
     divided = "for p in model.parameters(): p.grad.div_(world)  # FAULT"
     body = AFTER.replace("LOSS", "").replace("GRADIENTS", divided)
