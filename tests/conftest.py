@@ -1,6 +1,7 @@
 """Every test has to leave torch, and what of Python it could touch, as it found them."""
 
 import gc
+import importlib
 import os
 import shutil
 import sys
@@ -29,6 +30,9 @@ MEMORY = Path("/dev/shm")
 
 _ROOM = 2 * 10**9
 """Bytes that the files of the tests take there at most."""
+
+_MANY = 1_000
+"""Tests, of which some will make an optimizer."""
 
 if sys.dont_write_bytecode:  # each worker and each process would compile every module again
     sys.dont_write_bytecode = False
@@ -115,8 +119,10 @@ def pytest_collection():
         gc.enable()
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """Leave what was imported out of garbage collections, which many tests have run."""
+    if len(session.items) > _MANY and "torch" in sys.modules:
+        importlib.import_module("torch._dynamo")  # which the first optimizer would import
     gc.collect()
     gc.freeze()
     # A command freezes what it has loaded, and its process ends soon. In this one the garbage of
@@ -164,6 +170,7 @@ def _replaced(before: dict[str, dict[str, object]]) -> list[str]:
     return [
         f"{owner}.{name}"
         for owner, names in before.items()
+        if names != now[owner]  # which is seldom, and quickly told
         for name, value in names.items()
         if now[owner].get(name) is not value
         and _is_function(value)

@@ -21,7 +21,7 @@ CUT_IN_EARNEST = "frozen_and_unused"
 
 every_architecture = pytest.mark.parametrize(
     "case",
-    some_on_push([pytest.param(case, id=case.name) for case in ARCHITECTURES], 6),
+    some_on_push([pytest.param(case, id=case.name) for case in ARCHITECTURES], 10),
     scope="module",  # the tests of one architecture follow each other and share its training
 )
 

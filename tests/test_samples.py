@@ -31,6 +31,7 @@ SAMPLES = sorted(
 HEALTHY = {path.stem for path in SAMPLES if path.stem.startswith("healthy_")}
 TRAINING_STEPS = 5
 
+LARGEST, NIGHTLY = "healthy_gpt", pytest.mark.nightly
 every_sample = pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
 some_samples = pytest.mark.parametrize(
     "path", some_on_push(SAMPLES, 3), ids=[path.stem for path in SAMPLES]
@@ -89,7 +90,7 @@ def test_there_are_samples():
 
 
 @every_sample
-def test_report_equals_plain_backward(sample):
+def test_report_equals_plain_backward_and_healthy_samples_have_no_extreme_gradient(path, sample):
     report = gradscope.inspect(
         sample.build_model(), sample.build_batch(), sample.loss_fn, probe_steps=0
     )
@@ -102,9 +103,14 @@ def test_report_equals_plain_backward(sample):
         else:
             norm = expected.double().norm().item()
             assert row.grad.norm == pytest.approx(norm, rel=1e-6, abs=0), row.name
+        if path.stem in HEALTHY:
+            assert row.reach == "gradient", row.name
+            assert 1e-5 < row.grad.norm < 1e2, row.name
 
 
-@pytest.mark.parametrize("name", sorted(HEALTHY))
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=NIGHTLY) if one == LARGEST else one for one in sorted(HEALTHY)]
+)
 def test_healthy_samples_learn(name):
     sample = load(name)
     model, inputs, target, optimizer = parts(sample)
@@ -224,13 +230,6 @@ def test_shared_tower_shows_aliases_calls_and_frozen_parameters():
     assert [call.call for call in tower.calls] == [0, 1]
 
 
-@pytest.mark.parametrize("name", sorted(HEALTHY))
-def test_healthy_samples_have_every_gradient_and_no_extreme_one(name):
-    for row in inspected(name, probe_steps=0).parameters:
-        assert row.reach == "gradient", row.name
-        assert 1e-5 < row.grad.norm < 1e2, row.name
-
-
 @every_sample
 def test_sample_is_a_complete_target(path):
     """Nothing is made up, left out or in need of an option."""
@@ -245,7 +244,7 @@ def test_sample_is_a_complete_target(path):
 
 
 def test_command_line_inspects_a_sample(gradscope_in):
-    done = gradscope_in(ROOT, "inspect", "sample_models/healthy_gpt.py", "--output-format", "json")
+    done = gradscope_in(ROOT, "inspect", "sample_models/healthy_mlp.py", "--output-format", "json")
     assert done.returncode == 0, done.stderr
     parameters = json.loads(done.stdout)["parameters"]
-    assert len(parameters) == len(gradients(load("healthy_gpt")))
+    assert len(parameters) == len(gradients(load("healthy_mlp")))

@@ -107,7 +107,9 @@ def fixed(report: Report, trial: Trial, options: FixOptions) -> tuple[Report, in
         return report, 0
     fixing = Fixing(report, trial, options)
     if options.fix:
-        return fixing.write(show_note) or report, fixing.hidden
+        after = fixing.write(show_note)
+        _note_hidden(fixing.hidden)
+        return after or report, fixing.hidden
     return fixing.report, fixing.hidden
 
 
@@ -148,9 +150,16 @@ def fixed_check(
     hidden = sum(one.hidden for one in fixing.values())
     if options.fix:
         is_written = [one.write(show_note) is not None for one in fixing.values()]
+        _note_hidden(hidden)
         return (run() if any(is_written) else result), hidden
     targets = tuple(_with_fixes(target, fixing) for target in result.targets)
     return replace(result, targets=targets), hidden
+
+
+def _note_hidden(hidden: int) -> None:
+    """Tell how many fixes were not tried because they are unsafe."""
+    if hidden:
+        show_note(f"{hidden} more {'fix' if hidden == 1 else 'fixes'} with --unsafe-fixes")
 
 
 def _seeded(planned: PlannedTarget, seed: int | None) -> PlannedTarget:

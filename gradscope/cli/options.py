@@ -272,7 +272,7 @@ class ComparisonOutput:
         ReportFormat | None,
         Option(
             "--output-format",
-            help="Report format. Default: html for .html files, otherwise full.",
+            help="Report format. Default: by the file's extension, otherwise full.",
             panel=_OUTPUT,
             show_default=False,
         ),

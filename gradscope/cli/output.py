@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 
 _PAGES = (".html", ".htm")
+_FORMATS: Mapping[str, OutputFormat] = {
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".md": "markdown",
+    ".sarif": "sarif",
+}
+"""By extension: the format of a report, where neither an option nor the configuration has one."""
+_NOT_WRITTEN = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".docx"})
 _RECORDING = ".gradscope"
 
 
@@ -82,11 +90,18 @@ def wanted_output(
         streams: Texts that stand for a stream instead of a file.
 
     Raises:
-        GradscopeError: A page would be written to the terminal, or --open gets another format.
+        GradscopeError: A page would be written to the terminal, --open gets another format, or the
+            file's extension is that of a format that reports do not have.
     """
     is_stream = file in streams
-    is_page = is_opened or (not is_stream and Path(file).suffix.lower() in _PAGES)
-    chosen = form or ("html" if is_page else default or "full")
+    extension = "" if is_stream else Path(file).suffix.lower()
+    if extension in _NOT_WRITTEN:
+        raise GradscopeError(
+            f"reports have no format for {extension} files: {file!r}",
+            help="-o report.html writes a page, which a browser prints to PDF",
+        )
+    is_page = is_opened or extension in _PAGES
+    chosen = form or ("html" if is_page else default or _FORMATS.get(extension, "full"))
     if is_opened and chosen != "html":
         raise GradscopeError(
             f"--open needs HTML, but --output-format is {chosen}",

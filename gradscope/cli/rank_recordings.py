@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gradscope.recording.records import Recording
 
 _SUFFIX = ".gradscope"
+_LIKENESS = 0.8
+"""Similarity from which a missing recording's name is taken for a slip."""
 _READ_WHOLE = 16
 """Number of ranks of a job that are read with all norms and captured steps. Of larger jobs these
 are one of each kind: ranks that ended alike after the same events."""
@@ -152,11 +154,25 @@ def _check_recording(path: Path) -> None:
             f"`{path}` is a Python file, not a recording",
             help=f"gradscope run --save {path.stem}{_SUFFIX} {path}",
         )
-    if not path.exists() and path.with_name(path.name + _SUFFIX).exists():
+    if not path.exists() and path.parent.is_dir():
         raise GradscopeError(
-            f"cannot read `{path}`: No such file or directory",
-            help=f"did you mean `{path}{_SUFFIX}`?",
+            f"cannot read `{path}`: No such file or directory", help=_help_for_missing(path)
         )
+
+
+def _help_for_missing(path: Path) -> str:
+    """Return the recording that a missing one may be: of a similar name, else the newest."""
+    from difflib import get_close_matches
+
+    found = {one.name: one for one in path.parent.glob(f"*{_SUFFIX}")}
+    for name in (path.name + _SUFFIX, path.name):
+        if close := get_close_matches(name, found, n=1, cutoff=_LIKENESS):
+            return f"did you mean `{found[close[0]]}`?"
+    if not found:
+        script = f"{path.name.removesuffix(_SUFFIX)}.py"
+        return f"gradscope run --save {path.with_suffix(_SUFFIX)} {script} writes a recording"
+    newest = max(found.values(), key=lambda one: one.stat().st_mtime)
+    return f"the newest recording there is `{newest}`"
 
 
 def are_recordings(text: str) -> bool:

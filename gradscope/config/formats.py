@@ -14,7 +14,7 @@ OutputFormatOption = Annotated[
     Option(
         "--output-format",
         envvar="GRADSCOPE_OUTPUT_FORMAT",
-        help="Report format. Default: html for .html files, otherwise full.",
+        help="Report format. Default: by the file's extension, otherwise full.",
         panel="Output",
     ),
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_site
 from gradscope.fixes.choosing import best_of, other_text, with_loss
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
@@ -146,7 +147,9 @@ class Fixing:
         texts = self._proposals.edited(self._edits(chosen))
         write_edited(texts, self._proposals.files, self._trial.original)
         for one in chosen:
-            tell(f"fixed {one.rule} {one.name}: {self._fixes[id(one)].fix.verdict}")
+            where = shown_site(one.location, self._before.target.root)
+            at = f" at {where}" if where else ""
+            tell(f"fixed {one.rule} {one.name}{at}: {self._fixes[id(one)].fix.verdict}")
         if left_out:
             tell(f"not written beside the others: {left_out}; run the command again")
         return after

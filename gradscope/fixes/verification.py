@@ -20,7 +20,11 @@ _MOST_CHANGE = 100.0
 """Factor by which the loss of the repaired program may be larger. Chosen: another reduction or
 normalisation stays within it, a diverging loss does not."""
 
-_NAMELESS = re.compile(r"parameter\d+$")
+_NOTING = frozenset(rule.code for rule in RULES if rule.level == "note")
+"""Codes of rules whose findings are notes. Whether they can judge often follows from the losses,
+which every fix changes."""
+
+_COPY = re.compile(r"#\d+")
 _LINE = re.compile(r"\bline (\d+)\b")
 _NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
 
@@ -99,6 +103,9 @@ class _Comparison:
             if self._after.training_run is not None and (earlier, loss) != (None, None):
                 yield f"loss {_number(earlier)} -> {_number(loss)}"
             yield f"gradient norm {_number(was)} -> {_number(grad_norm)}"
+        for code, reason in self._no_longer_run.items():
+            if code in _NOTING:
+                yield f"{code} not judged: {reason}"
         new = dict.fromkeys(f"{one.rule} {one.name}" for one in self._new)
         yield f"now found: {', '.join(new)}" if new else "no new finding"
 
@@ -178,12 +185,19 @@ class _Comparison:
         return self._rule is not None and finding.rule in self._rule.reveals
 
     def _unjudged(self) -> Iterator[str]:
+        """Yield the rules that ran before and no longer run, apart from those that only note."""
+        settled = (*self._settled, *(self._rule.needs_one_optimizer if self._rule else ()))
+        for code, reason in self._no_longer_run.items():
+            if code not in settled and code not in _NOTING:
+                yield f"{code} no longer runs: {reason}"
+
+    @property
+    def _no_longer_run(self) -> dict[str, str]:
+        """Reasons by the codes of rules that ran before the fix and do not with it."""
         judged = set(self._after.rules.ran)
         reasons = {one.rule: one.reason for one in self._after.rules.skipped}
-        settled = (*self._settled, *(self._rule.needs_one_optimizer if self._rule else ()))
-        for code in self._before.rules.ran:
-            if code not in judged and code not in settled:
-                yield f"{code} no longer runs: {reasons.get(code, 'unknown')}"
+        lost = [code for code in self._before.rules.ran if code not in judged]
+        return {code: reasons.get(code, "unknown") for code in lost}
 
     @property
     def _settled(self) -> tuple[str, ...]:
@@ -221,13 +235,16 @@ class _Comparison:
         """Yield parameters that had a gradient, or should get one by the fix, and have none."""
         rows = {row.name: row for row in self._after.parameters}
         had = [row for row in self._before.parameters if row.reach == "gradient"]
+        had_names = {row.name for row in had}
         broken = {row.name for row in had if row.grad is not None and row.grad.nonfinite}
         # What was copied does not learn; the copies do.
         copied = "tensors_trained" in dict(self._finding.evidence)
         wanted = () if copied else self._finding.parameters
+        moving = {_owner(row.name) for row in rows.values() if row.reach == "gradient"}
         for name in dict.fromkeys([*(row.name for row in had), *wanted]):
-            # What was not a number may turn out to be zero.
-            enough = ("gradient", "zero") if name in broken else ("gradient",)
+            # What was not a number may turn out to be zero, as may a bias that cancels out.
+            cancels = name not in had_names and _owner(name) in moving
+            enough = ("gradient", "zero") if name in broken or cancels else ("gradient",)
             if name in rows and rows[name].requires_grad and rows[name].reach not in enough:
                 yield f"{name} gets no gradient"
         for row in had:
@@ -235,7 +252,11 @@ class _Comparison:
                 yield f"{row.name} no longer requires grad"
         if len(_terms(self._after)) < len(_terms(self._before)):
             yield "the loss has fewer terms"
-        if not copied and len(_owned(self._after)) < len(_owned(self._before)):
+        is_kept = self._rule is not None and self._rule.keeps_parameters
+        own = {_without_copy(name) for name in rows}
+        are_gone = is_kept and any(_without_copy(name) not in own for name in wanted)
+        are_fewer = not copied and len(_trained(self._after)) < len(_trained(self._before))
+        if are_gone or are_fewer:
             yield "the model has fewer parameters"
 
     def _losses(self) -> Iterator[str]:
@@ -260,16 +281,19 @@ def _terms(report: Report) -> tuple[LossTermRecord, ...]:
     return report.recording.evidence_of(LossTermRecord)
 
 
-def _owned(report: Report) -> set[str]:
-    """Return the names of the parameters of models, and of others that get a gradient.
+def _trained(report: Report) -> set[str]:
+    """Return the names of the parameters that get a gradient, be it zero."""
+    return {row.name for row in report.parameters if row.reach in ("gradient", "zero")}
 
-    An optimizer of a script may hold others without a name; a forward may make some each time.
-    """
-    return {
-        row.name
-        for row in report.parameters
-        if row.reach in ("gradient", "zero") or not _NAMELESS.match(row.name)
-    }
+
+def _owner(name: str) -> str:
+    """Return the module of a parameter."""
+    return name.rpartition(".")[0]
+
+
+def _without_copy(name: str) -> str:
+    """Return the name of a parameter without the number of its model, as `net.0` of `net#2.0`."""
+    return _COPY.sub("", name)
 
 
 def _same_exception(one: RunEnding, other: RunEnding) -> bool:

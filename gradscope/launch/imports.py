@@ -4,6 +4,7 @@ import _thread
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -71,13 +72,13 @@ class Shadows:
 
     def _programs(self) -> Mapping[str, ModuleType]:
         """Return the program's modules that have the names of gradscope's."""
-        modules = tuple(sys.modules.items())
-        tops = {name: module for name, module in modules if name in _NEEDED - _OF_STARTUP}
-        others = {name for name, module in tops.items() if self._is_programs(name, module)}
-        hidden = {name.partition(".")[0] for name in self._hidden}
-        return {
-            name: module for name, module in modules if name.partition(".")[0] in others | hidden
-        }
+        modules = sys.modules.copy()
+        needed = (name for name in _NEEDED - _OF_STARTUP if name in modules)
+        tops = {name for name in needed if self._is_programs(name, modules[name])}
+        tops.update(name.partition(".")[0] for name in self._hidden)
+        if not tops:
+            return {}
+        return {name: module for name, module in modules.items() if name.partition(".")[0] in tops}
 
     def _is_programs(self, name: str, module: ModuleType) -> bool:
         file = getattr(module, "__file__", None)
@@ -87,6 +88,7 @@ class Shadows:
         return spec is not None and spec.origin not in (None, file)
 
 
+@cache
 def _entry_of(file: str) -> str:
     """Return the entry of `sys.path` that holds a top-level module."""
     path = Path(file)

@@ -23,6 +23,7 @@ _LAUNCHERS = frozenset(
     )
 )
 """Programs that start a script on several ranks."""
+_INTERPRETERS = frozenset({"py", "python", "python3"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +84,14 @@ def check_program(program: Program) -> None:
         ) from None
     except OSError as error:
         raise CannotRunError(
-            f"cannot open {program.name!r}", cause=error.strerror, help=_help_for(path)
+            f"cannot open {program.name!r}", cause=error.strerror, help=_help_for(program)
         ) from None
 
 
-def _help_for(path: Path) -> str | None:
+def _help_for(program: Program) -> str | None:
+    path = Path(program.name)
+    if program.name in _INTERPRETERS and program.arguments:
+        return f"gradscope run {' '.join(program.arguments)}"
     module = Path(*path.name.split("."))
     if os.path.exists(f"{module}.py") or os.path.exists(module / "__main__.py"):  # noqa: PTH110 - False for a name that is too long
         return f"a module is run with -m: gradscope run -m {path}"

@@ -5,7 +5,13 @@ from torch.autograd.graph import Node
 from gradscope.capture.step.graph import Edge
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.failures import UnrepeatedRegion
-from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
+from gradscope.recording.evidence.forward import (
+    ComparisonRecord,
+    OwnSimilarityRecord,
+    SoftmaxRecord,
+    ZeroLabelRecord,
+    ZeroQuotientRecord,
+)
 from gradscope.recording.records import TensorRef
 
 _SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
@@ -36,6 +42,9 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     padding_class=None if one.padded is None else one.padded.label,
                 )
             )
+    _note_labels(context)
+    if not context.of_run:  # a run compares several steps
+        _note_quotients(context)
     graph = context.capture.graph
     for index, node in enumerate(graph.nodes):
         if graph.operations[index] in _SOFTMAXES:
@@ -44,6 +53,33 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                 SoftmaxRecord(node=context.position.first_node + index, dimension=dimension)
             )
     return None
+
+
+def _note_labels(context: ProbeContext) -> None:
+    site_of, labels = context.assembler.site_of, context.capture.pair_labels
+    for own in labels.own:
+        record = OwnSimilarityRecord(site=site_of(own.line), rows=own.rows, largest=own.largest)
+        context.assembler.note(record)
+    for one in labels.zeros:
+        context.assembler.note(
+            ZeroLabelRecord(
+                site=site_of(one.line), operation=one.operation, labels=one.labels, zeros=one.zeros
+            )
+        )
+
+
+def _note_quotients(context: ProbeContext) -> None:
+    observed = context.capture.unvarying
+    for line, one in observed.quotients.items():
+        if line not in observed.varying and not one.is_sorted:
+            context.assembler.note(
+                ZeroQuotientRecord(
+                    site=context.assembler.site_of(line),
+                    elements=one.elements,
+                    largest=one.largest,
+                    divisor=one.divisor,
+                )
+            )
 
 
 def _reference(context: ProbeContext, edge: Edge | None) -> TensorRef | None:

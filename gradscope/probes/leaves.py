@@ -1,101 +1,19 @@
 """Finds where leaves belong that require grad and are no parameters of the model."""
 
-import ast
-import functools
-import linecache
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gradscope.capture.source.lines import Line, created
-from gradscope.capture.source.statements import (
-    assignments,
-    is_only_made_at_construction,
-    tree_of,
-)
+from gradscope.capture.source.lines import created
+from gradscope.capture.source.statements import assignments, is_only_made_at_construction
 from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.graph import Edge, release, walk
-from gradscope.capture.training.locations import Locations
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.script_leaves import reads_gradients, unread_leaves
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
-
-_OF_PARAMETERS = frozenset({"p", "param", "params", "parameter", "w", "weight", "bias", "torch"})
-
-_READERS = frozenset({"autograd", "register_hook", "retain_grad", "jacobian", "hessian"})
-
-
-class ScriptInput(NamedTuple):
-    """A tensor that a script gives to its model."""
-
-    name: str
-    line: Line | None
-    """Line that makes it require grad, None if it is not known."""
-
-
-def unread_inputs(leaves: Iterable[Tensor]) -> Iterator[tuple[Tensor, ScriptInput]]:
-    """Yield the leaves that a variable of the calling script holds, and whose gradient is unread.
-
-    Args:
-        leaves: Leaves of a graph that are neither parameters nor held by an optimizer.
-    """
-    wanted = {
-        id(leaf): leaf
-        for leaf in leaves
-        if type(leaf) is Tensor and not isinstance(leaf, nn.Parameter) and not leaf._backward_hooks
-    }
-    if not wanted:
-        return
-    frames = Locations().users(sys._getframe(1))
-    if any(_reads_gradients(frame.f_code.co_filename) for frame in frames):
-        return
-    for frame in frames:
-        for name, value in frame.f_locals.items():
-            if id(value) in wanted:
-                yield wanted.pop(id(value)), ScriptInput(name, _line(frame, name))
-
-
-@functools.lru_cache(maxsize=64)
-def _reads_gradients(file: str) -> bool:
-    """Return whether code in a file may read the gradient of an input."""
-    # Without its source, code may read anything: report nothing rather than a false alarm.
-    if not linecache.getlines(file):
-        return True
-    for node in ast.walk(tree_of(file)):
-        if isinstance(node, ast.Attribute):
-            if node.attr in _READERS:
-                return True
-            if node.attr == "grad" and not _is_of_parameter(node.value):
-                return True
-        elif isinstance(node, ast.Constant) and node.value == "grad":
-            return True
-    return False
-
-
-def _is_of_parameter(owner: ast.expr) -> bool:
-    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    return name in _OF_PARAMETERS
-
-
-def _line(frame: FrameType, name: str) -> Line | None:
-    """Return the only line of a function that makes a variable require grad."""
-    code = frame.f_code
-    within = {number for *_, number in code.co_lines() if number is not None}
-    found = {
-        node.lineno
-        for node in ast.walk(tree_of(code.co_filename))
-        if isinstance(node, ast.stmt) and node.lineno in within and _requires(node, name)
-    }
-    return Line(code, found.pop()) if len(found) == 1 else None
-
-
-def _requires(statement: ast.stmt, name: str) -> bool:
-    text = ast.unparse(statement) if not hasattr(statement, "body") else ""
-    return "requires_grad" in text and text.startswith((f"{name} =", f"{name}.requires_grad"))
-
 
 MOST_VALUES = 20_000
 """Maximum number of attribute values searched."""
@@ -152,16 +70,16 @@ def _note_inputs(context: ProbeContext, leaves: Mapping[int, Tensor]) -> None:
     nodes = {id(leaf): node for node, leaf in leaves.items()}
     if not any(parameter.requires_grad for parameter in context.named.parameters):
         return
-    for leaf, known in unread_inputs(leaves.values()):
+    for leaf, known in unread_leaves(leaves.values()):
         context.assembler.note(
             LeafRecord(
                 node=context.position.first_node + nodes[id(leaf)],
                 name=known.name,
-                origin="input",
+                origin="script" if known.is_kept else "input",
                 numel=leaf.numel(),
                 owner=None,
                 attribute="",
-                container="Tensor",
+                container=type(leaf).__name__,
                 set_aside=False,
                 site=context.assembler.site_of(known.line),
             )
@@ -212,7 +130,7 @@ def _is_made_at_construction(context: ProbeContext, position: _Place) -> bool:
         line is not None
         and position.name.rpartition(".")[2] == position.attribute
         and is_only_made_at_construction(kind, position.attribute)
-        and not _reads_gradients(line.code.co_filename)
+        and not reads_gradients(line.code.co_filename)
     )
 
 

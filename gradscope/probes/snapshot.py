@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from gradscope.capture.reading import has_freed_memory
 
-_CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
+_CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict, Counter))
+_LISTS, _TABLES = (list, deque), (dict, set)
 
 _ATOMS = (int, float, complex, str, bytes, bool, type(None), type)
 
@@ -81,10 +82,10 @@ def contents_of(*roots: object) -> Contents:
 
 def refill(container: object, content: object) -> None:
     """Restore the content of a list, deque, dict or set."""
-    if isinstance(container, list | deque) and isinstance(content, list | deque):
+    if isinstance(container, _LISTS) and isinstance(content, _LISTS):
         container.clear()
         container.extend(content)
-    elif isinstance(container, dict | set) and isinstance(content, dict | set):
+    elif isinstance(container, _TABLES) and isinstance(content, _TABLES):
         container.clear()
         container.update(content)
 

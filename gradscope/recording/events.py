@@ -66,6 +66,15 @@ class BackwardStart(Event):
     tokens: Number = Number("elements that the loss was averaged over")
 
 
+class AverageEvent(Event):
+    """A line that averages tensors with the weights by the same factors in several steps."""
+
+    __slots__ = ()
+    kinds = ("average",)
+    own: Number = Number("number that it multiplies the average with before it adds the rest")
+    tensors: Count = Count("tensors that it averages")
+
+
 class BackwardEvent(BackwardStart):
     """A backward pass."""
 
@@ -230,6 +239,18 @@ class ModeEvent(Event):
     eval: Flag = Flag("whether the model is in eval mode")
 
 
+class OneSignedHookEvent(Event):
+    """The gradients of all parameters with the same hook have no element of one sign."""
+
+    __slots__ = ()
+    kinds = ("one-signed-hook",)
+    counts: Count = Count("steps in which the gradients were read")
+    elements: Count = Count("elements that were read")
+    parameters: Count = Count("parameters with the hook")
+    positive: Flag = Flag("whether elements are positive, and none is negative")
+    zeros: Count = Count("elements that are 0")
+
+
 class ReplacedWeightsEvent(Event):
     """Averages of earlier weights replaced those of an optimizer, or a move pulled them back."""
 
@@ -263,8 +284,11 @@ class SchedulerEvent(Event):
 
     __slots__ = ()
     kinds = ("scheduler",)
+    called: Number = Number("whether the line calls the metric a loss (1) or a score (-1)")
     lr_after: Number = Number("learning rate after the call")
     lr_before: Number = Number("learning rate before the call")
+    maximises: Flag = Flag("whether a larger metric counts as better")
+    metric: Number = Number("metric that a `ReduceLROnPlateau` is given")
 
 
 class SharedWeightsEvent(Event):
@@ -275,6 +299,7 @@ class SharedWeightsEvent(Event):
     factor: Number = Number("number that an average with itself multiplies the weights with")
     parameters: Count = Count("weights that share their memory with what is kept")
     restored: Flag = Flag("whether they are restored from it, and not averaged")
+    same: Flag = Flag("whether they are copied into another module, which is the same")
     steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 
@@ -303,6 +328,15 @@ class StepEvent(Event):
         return "nonfinite" in self.numbers
 
 
+class UnitRatioEvent(Event):
+    """A line computes a ratio of probabilities that is 1, although its data have trained before."""
+
+    __slots__ = ()
+    kinds = ("unit-ratio",)
+    elements: Count = Count("ratios of a captured step")
+    reuses: Count = Count("captured steps that train on data of an earlier one")
+
+
 class UnscaleEvent(Event):
     """A call of a gradient scaler's `unscale_`."""
 
@@ -321,7 +355,19 @@ class ZeroEvent(Event):
     unspent: Count = Count("parameters whose gradient no step had used")
 
 
+class ZeroQuotientEvent(Event):
+    """A line divides whole numbers, and rounds all of them down to 0."""
+
+    __slots__ = ()
+    kinds = ("zero-quotient",)
+    divisor: Number = Number("number that they are divided by")
+    elements: Count = Count("numbers in all of these steps")
+    largest: Number = Number("largest of these numbers")
+    steps: Count = Count("captured steps with different numbers")
+
+
 EVENT_CLASSES: tuple[type[Event], ...] = (
+    AverageEvent,
     BackwardEvent,
     BackwardErrorEvent,
     CarriedEvent,
@@ -335,14 +381,17 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     GradErrorEvent,
     GradientHooksEvent,
     ModeEvent,
+    OneSignedHookEvent,
     ReplacedWeightsEvent,
     ScalerStepEvent,
     ScalerUpdateEvent,
     SchedulerEvent,
     SharedWeightsEvent,
     StepEvent,
+    UnitRatioEvent,
     UnscaleEvent,
     ZeroEvent,
+    ZeroQuotientEvent,
 )
 """Every kind of event."""
 

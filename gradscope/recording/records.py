@@ -5,9 +5,9 @@ never measured, a true zero, broken.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.origin import Environment, TargetRecord
@@ -350,10 +350,18 @@ class Recording:
     """Batches stored on request, of the steps with trouble."""
     is_outline: bool = False
     """Whether norms by step, captured steps and stored gradients were left out on reading."""
+    _evidence_of: dict[type, tuple[object, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Evidence of the kinds that were asked for: rules ask for the same ones many times."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
         """Return the evidence of one kind, in the order in which it was recorded."""
-        return tuple(record for record in self.evidence if isinstance(record, kind))
+        known = self._evidence_of.get(kind)
+        if known is None:
+            known = tuple(record for record in self.evidence if isinstance(record, kind))
+            self._evidence_of[kind] = known
+        return cast("tuple[Evidence, ...]", known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,13 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    OwnSimilarityRecord,
     PartialNormRecord,
     PathCutRecord,
     SoftmaxRecord,
     ZeroDerivativeRecord,
+    ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
@@ -57,9 +60,11 @@ def candidates_of(code: str, recording: Recording) -> tuple[Candidates, ...]:
 
 def _parts(recording: Recording) -> Iterator[Recording]:
     yield recording
-    # The events and parameters of a captured step are among those of the run.
+    # The events, parameters and optimizers of a captured step are among those of the run.
     for captured in recording.captured_steps:
-        yield replace(captured.recording, events=(), parameters=())
+        own = captured.recording
+        evidence = tuple(one for one in own.evidence if not isinstance(one, OptimizerRecord))
+        yield replace(own, events=(), parameters=(), evidence=evidence)
 
 
 def _events(*kinds: str) -> _Counter:
@@ -137,6 +142,10 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS217": (_PATH_CUT, _CUT),
     "GS218": (("inputs without influence", _evidence(IgnoredInputRecord)),),
     "GS219": (("modules", lambda recording: len(recording.modules)),),
+    "GS220": (
+        ("divisions that give 0 in a run", _events("zero-quotient")),
+        ("divisions that give 0 in a forward", _evidence(ZeroQuotientRecord)),
+    ),
     "GS301": (_BACKWARD, _ZERO, _STEP),
     "GS302": (_BACKWARD, _ZERO, _STEP),
     "GS303": (_BACKWARD, _STEP),
@@ -163,6 +172,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS324": (_SCHEDULE, _STEP),
     "GS325": (_SCHEDULE, _STEP),
     "GS326": (_SCHEDULE, _EPOCH),
+    "GS327": (_SCHEDULE,),
+    "GS328": (_STEP,),
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),
@@ -197,6 +208,9 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS706": (_COMPARISON,),
     "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
     "GS715": (("groups of equal outputs", _evidence(EqualOutputsRecord)),),
+    "GS716": (("ratios that are always 1", _events("unit-ratio")),),
+    "GS717": (("symmetric similarities in a loss", _evidence(OwnSimilarityRecord)),),
+    "GS718": (("margin losses with labels of 0", _evidence(ZeroLabelRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

@@ -14,6 +14,7 @@ from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
+from gradscope.rules.accumulation.plateau_in_wrong_mode import PlateauInWrongMode
 from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwice
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
@@ -30,6 +31,7 @@ from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
 from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
+from gradscope.rules.accumulation.wrong_weight_average import WrongWeightAverage
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
 from gradscope.rules.autograd.in_place_modification import InPlaceModification
@@ -73,12 +75,15 @@ from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
 from gradscope.rules.loss.gradient_cancels import GradientCancels
+from gradscope.rules.loss.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
+from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -107,6 +112,7 @@ from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGra
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
 from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.quotient_always_zero import QuotientAlwaysZero
 from gradscope.rules.reach.repeated_module import RepeatedModule
 from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
@@ -156,6 +162,7 @@ RULES: tuple[type[Rule], ...] = (
     SampledWithoutGradient,
     InputIgnored,
     RepeatedModule,
+    QuotientAlwaysZero,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -182,6 +189,8 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleSteppedRarely,
     ScheduleOfReplacedOptimizer,
     ScheduleOutrunsPlan,
+    PlateauInWrongMode,
+    WrongWeightAverage,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -218,6 +227,9 @@ RULES: tuple[type[Rule], ...] = (
     PenaltyOfParts,
     GradientCancels,
     EqualOutputs,
+    RatioAlwaysOne,
+    OwnSimilarityInLoss,
+    LabelsOfZero,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

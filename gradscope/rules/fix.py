@@ -29,6 +29,8 @@ class FixRule:
     zero."""
     needs_one_optimizer: tuple[str, ...] = ()
     """Codes of rules that judge one optimizer only, if the fix makes it again during training."""
+    keeps_parameters: bool = False
+    """Whether the parameters of the finding must be there afterwards; others may be renamed."""
     leaves_note: bool = False
     """Whether a note of the rule may stay where there was an error or a warning."""
     is_search: bool = False

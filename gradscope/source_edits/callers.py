@@ -11,13 +11,50 @@ def statements_above(source: SourceFile, line: int) -> Iterator[cst.SimpleStatem
     """Yield the statement of a line, then the only one that calls its function, and so on."""
     found = [one for one in source.statements(line) if isinstance(one, cst.BaseSmallStatement)]
     statement = only(found)
-    seen = set[int]()
-    while statement is not None and id(statement) not in seen:
-        seen.add(id(statement))
-        own = source.parent(statement)
+    for one in () if statement is None else statements_calling(source, statement):
+        own = source.parent(one)
         if isinstance(own, cst.SimpleStatementLine) and len(own.body) == 1:
             yield own
-        statement = _caller(source, statement)
+
+
+def statements_that_only(
+    source: SourceFile, statement: cst.BaseSmallStatement
+) -> Iterator[cst.BaseSmallStatement]:
+    """Yield a statement, then the only one that calls the function of which it is all, and so on.
+
+    Moving one of them moves nothing else.
+    """
+    function = source.around(statement, cst.FunctionDef, cst.Lambda)
+    yield statement
+    if isinstance(function, cst.FunctionDef) and _is_all_of(source, function, statement):
+        caller = _caller(source, statement)
+        if isinstance(caller, cst.Expr) and caller is not statement:
+            yield from statements_that_only(source, caller)
+
+
+def _is_all_of(
+    source: SourceFile, function: cst.FunctionDef, statement: cst.BaseSmallStatement
+) -> bool:
+    """Return whether a function does nothing but one statement, apart from its docstring."""
+    own = [
+        one
+        for line in source.inside(function.body, cst.SimpleStatementLine, cst.SimpleStatementSuite)
+        for one in line.body
+        if not (isinstance(one, cst.Expr) and isinstance(one.value, cst.SimpleString))
+    ]
+    return len(own) == 1 and own[0] is statement
+
+
+def statements_calling(
+    source: SourceFile, statement: cst.BaseSmallStatement
+) -> Iterator[cst.BaseSmallStatement]:
+    """Yield a statement, then the only one that calls its function, and so on."""
+    seen = set[int]()
+    node: cst.BaseSmallStatement | None = statement
+    while node is not None and id(node) not in seen:
+        seen.add(id(node))
+        yield node
+        node = _caller(source, node)
 
 
 def _caller(source: SourceFile, node: cst.CSTNode) -> cst.BaseSmallStatement | None:

@@ -141,30 +141,48 @@ class _Move:
 
 def _move_of(source: SourceFile, statement: _Small, other: _Small) -> _Move | None:
     """Return how to move a statement; None if it is not in a block around the other one."""
+    for holder in reversed([*_holders(source, statement)]):
+        found = _anchor(source, holder, other)
+        if found is not None and not _is_branch(source, holder):
+            return _Move(statement, holder, holder, other, found, source.parent(holder))
     line = source.parent(statement)
     if not isinstance(line, cst.SimpleStatementLine):
         return None
-    is_alone = len(line.body) == 1
-    guard = source.around(line, cst.If)
-    if is_alone and guard is not None and _holds_only(guard, line):
-        found = _anchor(source, guard, other)
-        if found is not None and found is not guard and not _is_branch(source, guard):
-            return _Move(statement, guard, guard, other, found, source.parent(guard))
     found = _anchor(source, line, other)
     if found is None:
         return None
-    unit = line if is_alone else statement
+    unit = line if len(line.body) == 1 else statement
     return _Move(statement, unit, line, other, found, source.parent(line))
 
 
-def _holds_only(guard: cst.If, line: cst.SimpleStatementLine) -> bool:
-    lines = _lines_of(guard.body)
-    return guard.orelse is None and len(lines) == 1 and lines[0] is line
+def _holders(source: SourceFile, statement: _Small) -> Iterator[cst.If | cst.For]:
+    """Yield the conditions and loops that hold a statement and nothing else, the innermost first.
+
+    A loop is one that repeats the statement for each item, as `for p in parameters: clip(p)`.
+    """
+    line = source.parent(statement)
+    assert isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite)
+    is_only = len(line.body) == 1
+    node: cst.CSTNode = line
+    names = names_in(source, statement)
+    while is_only and node is not source.module:
+        outer = source.parent(node)
+        if isinstance(outer, cst.IndentedBlock):
+            is_only = len(outer.body) == 1
+        elif isinstance(outer, cst.For):
+            is_only = outer.orelse is None and names_in(source, outer.target) <= names
+        elif isinstance(outer, cst.If):
+            is_only = outer.orelse is None
+        else:
+            return
+        if is_only and isinstance(outer, cst.If | cst.For):
+            yield outer
+        node = outer
 
 
-def _is_branch(source: SourceFile, guard: cst.If) -> bool:
+def _is_branch(source: SourceFile, holder: cst.If | cst.For) -> bool:
     """Return whether a condition is the `elif` of another one."""
-    return isinstance(source.parent(guard), cst.If)
+    return isinstance(source.parent(holder), cst.If)
 
 
 def _anchor(source: SourceFile, line: _Line, other: cst.CSTNode) -> _Line | None:
@@ -265,6 +283,7 @@ def _is_read_by_others(
 def _assigned(source: SourceFile, statement: cst.CSTNode) -> set[str]:
     """Return the names that a statement assigns."""
     targets = [one.target for one in source.inside(statement, cst.AssignTarget)]
+    targets += [one.target for one in source.inside(statement, cst.For)]
     return {name.value for target in targets for name in source.inside(target, cst.Name)}
 
 

@@ -12,7 +12,6 @@ from gradscope.capture.compiler import compiles_backward
 from gradscope.capture.errors import is_autograds, is_own_fault
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
-from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.kept_gradients import first_gradient
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
@@ -22,17 +21,10 @@ from gradscope.garbage import no_garbage_collection
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
-from gradscope.step_capture.failed_step import broken_start
+from gradscope.step_capture.broken_steps import BrokenSteps
 from gradscope.step_capture.forward_watch import Constants
 from gradscope.step_capture.function_inputs import FunctionInputs
-from gradscope.step_capture.late_captures import (
-    LastStart,
-    LateBackward,
-    LateCaptures,
-    LineKey,
-    line_key,
-    starts_broken,
-)
+from gradscope.step_capture.late_captures import LastStart, LineKey, line_key, starts_broken
 from gradscope.step_capture.mode import CaptureMode
 from gradscope.step_capture.own_part import alone
 from gradscope.step_capture.probing import HalfPrecision, unscaled
@@ -40,7 +32,6 @@ from gradscope.step_capture.records import (
     CaptureRecords,
     CurrentCapture,
     FoundCaptures,
-    Made,
     is_broken,
 )
 from gradscope.step_capture.schedule import FIRST, GraphLimits, Schedule, Thoroughness
@@ -81,13 +72,8 @@ class ScriptCaptures:
         self._window: Window | None = None
         self._last: Window | None = None
         self._current: CurrentCapture | None = None
-        self._late = LateCaptures(training)
-        self._last_start: LastStart | None = None
-        self._has_broken = False
-        """Whether a capture of this step shows non-finite gradients."""
-        self._failed: StepCapture | None = None
-        """Capture of a backward that raised: its exception may end the script."""
         self._found = FoundCaptures()
+        self._broken = BrokenSteps(training, self._records, self._found, schedule)
         self._graphs = GraphLimits()
         self._by_hand = 0
         """Number of manual steps."""
@@ -134,16 +120,8 @@ class ScriptCaptures:
     @alone
     def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
         """Record non-finite gradients that no capture explains."""
-        if self._is_over or self._has_broken or not self._late.may_search(self._schedule.number):
-            return
-        last = self._last_start
-        if last is None or last.is_broken:
-            return
-        with DisableTorchFunction():
-            suspected = self._late.suspect(last.key, broken, finite)
-        if suspected is not None:
-            self._found.add(last.order, Made(self._records.made_of_suspicion(suspected, last)))
-            self._late.searched(self._schedule.number)
+        if not self._is_over:
+            self._broken.gradients_broke(broken, finite)
 
     @alone
     def step_begins(self) -> None:
@@ -157,11 +135,13 @@ class ScriptCaptures:
             stepped = list(parameters)
             self._window.note_step(stepped, location.inner)
             self._training.shared_weights.averaged(self._window.capture.averages.of(stepped))
+            self._training.wrong_averages.see(self._window.capture.averages.averages(stepped))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
+            self._training.unvarying_results.stepped(self._window.capture.unvarying)
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)
-        self._has_broken, self._last_start = False, None
+        self._broken.next_step()
         self._close()
         self._open_if_due()
 
@@ -169,7 +149,7 @@ class ScriptCaptures:
     def stepped_by_hand(self) -> None:
         """Record that the script itself changed its weights: the first such steps are captured."""
         self._by_hand += 1
-        self._has_broken, self._last_start = False, None
+        self._broken.next_step()
         if self._by_hand == FIRST:
             self._close()
             self._mode.remove()
@@ -177,7 +157,7 @@ class ScriptCaptures:
     @alone
     def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
         """Record steps that repeated others."""
-        self._has_broken, self._last_start = False, None
+        self._broken.next_step()
         for index in optimizers:
             if index is not None:
                 self._schedule.stepped(index)
@@ -232,33 +212,11 @@ class ScriptCaptures:
             return
         if isinstance(error, Exception) and is_own_fault(error):
             self.fail(error)
-            return
-        if isinstance(error, Exception) and is_autograds(error):
-            self._see_failure(error)
-        else:
-            self._see_broken_loss(error)
-
-    def _see_broken_loss(self, error: BaseException) -> None:
-        """Capture the loss for which the script ended itself, if there is one."""
-        with DisableTorchFunction(), torch.no_grad():
-            start = None if self._is_over else broken_start(error.__traceback__)
-            if start is None:
-                return
-            window = self._window
-            watched = window.capture if window is not None and window.is_here else None
-            late = self._late.begin(start, None, readable=False, watched=watched)
-            if late is not None:
-                self._note_broken(late)
-                late.release()
-
-    def _see_failure(self, error: Exception) -> None:
-        self._training.take_in()
-        capture, self._failed = self._failed, None
-        recording = self._records.made_of_failure(error, capture, self._window, self._last)
-        events = self._training.event_log.events
-        # The failed backward may already be the last event of the step.
-        is_told = bool(events) and events[-1].kind == "backward-error"
-        self._found.add(len(events) - is_told, Made(recording))
+        elif isinstance(error, Exception) and is_autograds(error):
+            self._training.take_in()
+            self._broken.see_failure(error, self._window, self._last)
+        elif not self._is_over:
+            self._broken.see_broken_loss(error, self._window)
 
     def take(self, step: int) -> tuple[CapturedStep, ...]:
         """Return the captured steps since the last call, as those of a step."""
@@ -277,13 +235,8 @@ class ScriptCaptures:
         )
         self._window.open()
 
-    def _forget_failed(self) -> None:
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            failed.release_graph()
-
     def _close(self) -> None:
-        self._forget_failed()
+        self._broken.forget_failed()
         window, self._window = self._window, None
         if window is not None:
             window.close()
@@ -293,21 +246,21 @@ class ScriptCaptures:
     @no_garbage_collection()
     def before_backward(self, start: Start, *, readable: bool) -> None:
         """Prepare to capture the backward that is about to run, if it is due."""
-        self._forget_failed()
+        self._broken.forget_failed()
         if compiles_backward():
             self.give_up("compiled autograd is used, and compiled code cannot be captured")
         if self._is_over:
             return
         window, key = self._window, line_key(start.location)
-        self._last_start = LastStart(key, start.subject, is_broken=starts_broken(start))
+        self._broken.last_start = LastStart(key, start.subject, is_broken=starts_broken(start))
         if window is not None and window.is_here:
             with DisableTorchFunction():
                 window.capture.kept_gradients.before_backward(self._first_gradient())
         if window is not None and window.is_here and self._is_new(window, key, start):
             window.captured[key] += 1
             self._begin(window, key, start)
-        elif self._late.is_trouble(start, key, self._schedule.number, readable=readable):
-            self._late.begin_watched(start, key, readable=readable)
+        else:
+            self._broken.before_backward(start, key, readable=readable)
 
     def _first_gradient(self) -> Tensor | None:
         return first_gradient(one.parameter for one in self._training.gradient_state.entries)
@@ -315,7 +268,9 @@ class ScriptCaptures:
     @alone
     def backward_repeated(self, location: Location, subject: str, order: int) -> None:
         """Record a backward of which nothing was recorded when it started."""
-        self._last_start = LastStart(line_key(location), subject, is_broken=False, order=order)
+        self._broken.last_start = LastStart(
+            line_key(location), subject, is_broken=False, order=order
+        )
 
     @alone
     @no_garbage_collection()
@@ -329,7 +284,7 @@ class ScriptCaptures:
             capture = window.capture.for_backward([])
             with DisableTorchFunction():
                 capture.trace(root)
-                self._late.remember(capture, None, self._schedule.number)
+                self._broken.remember(capture, None)
                 capture.release_graph()
 
     def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
@@ -354,7 +309,7 @@ class ScriptCaptures:
                 if self._graphs.reason is not None:
                     self.give_up(self._graphs.reason)
                 return
-            self._late.remember(capture, key, self._schedule.number)
+            self._broken.remember(capture, key)
             # Before the script's own backward, which frees the graph.
             half = HalfPrecision(window.autocasts)
             half.run(root, capture, is_scaled=start.scale is not None, is_first=is_early)
@@ -369,41 +324,23 @@ class ScriptCaptures:
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
-            self._failed = current.capture
-        late = self._late.take()
-        if late is not None:
-            late.stop_watching()
-            if late.found.of_loss is not None:
-                self._note_broken(late)
-            self._failed = late.capture
-
-    def _note_broken(self, late: LateBackward) -> None:
-        """Record where a forward broke whose backward did not finish."""
-        order = len(self._training.event_log.events)
-        self._found.add(order, Made(self._records.made_late(late, None)))
-        self._late.searched(self._schedule.number)
+        self._broken.failed_backward(None if current is None else current.capture)
 
     def _drop(self) -> None:
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
             current.capture.release_graph()
-        late = self._late.take()
-        if late is not None:
-            late.release()
+        self._broken.drop()
 
     @alone
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
         """Record the gradients that it left; `order` is the index of its event in the step."""
-        if self._last_start is not None:
-            self._last_start.order = order
         if self._window is not None and self._window.is_here:
             with DisableTorchFunction():
                 self._window.capture.kept_gradients.after_backward(self._first_gradient())
-        late = self._late.take()
-        if late is not None:
-            self._end_late(late, order)
+        self._broken.after_backward(order)
         current, self._current = self._current, None
         if current is None:
             return
@@ -413,24 +350,11 @@ class ScriptCaptures:
             if not (current.window.is_full or self._records.knows(current.line)):
                 self._thoroughness.ask()
             made = self._records.made(current, self._found.number)
-            self._has_broken |= is_broken(made.recording)
+            self._broken.has_broken |= is_broken(made.recording)
         current.capture.release_graph()
         # A gradient scaler multiplied the loss, so all recorded gradients are divided again.
         recording = unscaled(made.recording, current.scale)
         self._found.add(order, made._replace(recording=recording))
-
-    def _end_late(self, late: LateBackward, order: int) -> None:
-        """Record a backward whose forward was not observed, if it broke something."""
-        with DisableTorchFunction(), torch.no_grad():
-            measured = late.measured()
-            if late.is_worth_recording(measured):
-                recording = self._records.made_late(late, measured)
-                self._found.add(order, Made(unscaled(recording, late.scale)))
-                self._late.searched(self._schedule.number)
-                self._has_broken = True
-            elif late.is_suspicion:
-                self._late.mark_harmless()
-        late.release()
 
 
 def script_captures_by(schedule: Schedule, *, checks_functions: bool = False) -> MakeCaptures:

@@ -37,8 +37,11 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Open the address of a server: `visit(address, width=1280)`. Fails as `open_page` does."""
+def visit(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Open the address of a server: `visit(address, width=1280)`. Fails as `open_page` does.
+
+    The pages are closed before the folder is removed: they would ask for recordings that are gone.
+    """
     pages = Pages(browser)
     yield lambda address, **given: pages.visit(address, address, **given)
     pages.close()

@@ -113,7 +113,7 @@ class Pages:
         context.on(
             "console",
             lambda message: (
-                self._note(f"console {message.type}", message.text)
+                self._note(f"console {message.type}", f"{message.text} {message.location['url']}")
                 if message.type in ("error", "warning", "assert")
                 else None
             ),

@@ -98,6 +98,7 @@ def test_a_pinned_tab_stays_beside_the_open_one_and_shares_its_layer(show, stack
     expect(page.locator("#panel-0")).to_be_hidden()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "end", some_on_push(["#tab=9&layer=none&step=x", "#rule=GS999", "#main", "#%"], {0})
 )

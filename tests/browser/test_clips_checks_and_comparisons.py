@@ -171,6 +171,7 @@ def test_a_parameter_of_a_comparison_is_selected_in_all_pictures(show):
     expect(table.locator("tr.chosen")).to_have_count(1)
 
 
+@pytest.mark.nightly
 def test_the_overview_of_a_check_opens_the_tab_of_a_target(show):
     stack = sample_report("vanishing_stack.py")
     result = CheckResult(

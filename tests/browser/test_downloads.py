@@ -87,6 +87,7 @@ def test_the_heatmap_and_the_events_of_a_run_are_saved(show, saved):
     assert all(math.isfinite(float(row["step"])) for row in events)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("chart", some_on_push(["depth", "modules", "inside"], {2}))
 @pytest.mark.parametrize("dark", some_on_push([False, True], {1}))
 def test_drawings_are_saved_whole(show, saved, stack, chart, dark):

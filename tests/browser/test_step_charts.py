@@ -43,6 +43,7 @@ def point(found, trace, at):
     return found.locator(".scatterlayer .trace").nth(trace).locator("path.point").nth(at)
 
 
+@pytest.mark.nightly
 def test_a_tensor_on_the_depth_selects_its_layer_everywhere(show, stack):
     page = show(stack)
     table = chart(page, "tensors")

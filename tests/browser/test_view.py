@@ -67,7 +67,7 @@ def test_a_page_takes_up_new_steps_and_stays_where_it_is(serve, visit, growing, 
     page = visit(serve(tmp_path).server.address)
     page.get_by_role("link", name="run.gradscope").click()
     has_steps(page, 30)
-    expect(page.locator("[data-chart=curves] .main-svg").first).to_be_visible()
+    expect(page.locator("[data-chart=curves] .main-svg").first).to_be_visible(timeout=SOON)
     page.locator(".find input").fill("model0")
     page.locator(".find input").press("Enter")
     expect(page.locator(".crumbs")).to_have_text("model0")

@@ -17,6 +17,9 @@ from gradscope.launch.program import Program, check_program
         (["export", "x.gradscope"], "missing option '--to'", "gradscope export -h"),
         (["export", "x", "--to", "csvv"], "invalid value for '--to': 'csvv'", "gradscope export"),
         (["run", "--lr", "3", "train.py"], "no such option: --lr", "gradscope run -h"),
+        (["explain", "GS101"], "no such command 'explain'", "gradscope rule CODE"),
+        (["a.gradscope"], "no such command 'a.gradscope'", "gradscope report a.gradscope"),
+        (["report", "x", "--html"], "no such option: --html", "add -o report.html"),
     ],
 )
 def test_wrong_command_line_is_one_line(line, what, page):
@@ -26,6 +29,22 @@ def test_wrong_command_line_is_one_line(line, what, page):
     assert told[0].startswith(f"error: {what}")
     assert told[1].startswith(f"  help: {page}")
     assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("loss.backward()\n", "run"),
+        ("trainer.fit(model)\n", "run"),
+        ("class Net(nn.Module): ...\n", "inspect"),
+    ],
+)
+def test_script_in_place_of_a_command_is_told_the_command(source, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my net.py").write_text(source)
+    done = CliRunner().invoke(app, ["my net.py"], prog_name="gradscope")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[1] == f"  help: gradscope {command} 'my net.py'"
 
 
 @pytest.mark.parametrize("line", [["--version"], ["rule", "--help"], ["rule", "GS201"]])
@@ -38,3 +57,10 @@ def test_script_name_too_long_for_the_system_is_told():
     program = Program(name="a" * 300 + ".py", arguments=(), is_module=False)
     with pytest.raises(GradscopeError, match="cannot open 'aaa"):
         check_program(program)
+
+
+def test_interpreter_before_the_script_is_left_out():
+    program = Program(name="python", arguments=("train.py", "--lr", "1"), is_module=False)
+    with pytest.raises(GradscopeError) as raised:
+        check_program(program)
+    assert raised.value.help == "gradscope run train.py --lr 1"

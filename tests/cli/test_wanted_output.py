@@ -21,10 +21,19 @@ def wanted(form=None, file="-", *, is_opened=False, **given):
         (None, "report.txt", "concise", "concise"),
         ("json", "report.html", None, "json"),
         ("html", "page", None, "html"),
+        (None, "report.json", None, "json"),
+        (None, "report.md", None, "markdown"),
+        (None, "report.json", "gitlab", "gitlab"),
     ],
 )
 def test_the_option_then_the_file_then_the_configuration(form, file, default, chosen):
     assert wanted(form, file, default=default).form == chosen
+
+
+def test_file_of_a_format_that_reports_lack_is_refused():
+    with pytest.raises(GradscopeError, match=r"no format for \.pdf files") as raised:
+        wanted(file="report.pdf")
+    assert "-o report.html" in raised.value.help
 
 
 def test_a_page_does_not_fill_a_terminal(monkeypatch):

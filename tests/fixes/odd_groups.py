@@ -121,7 +121,7 @@ add(
     model.a.requires_grad_(True)
     fit(model, optimizer, 8)
     """,
-    "held = (p for p in model.parameters())",
+    "held = model.parameters()",
 )  # fmt: skip
 add(
     "GS205", "changed_in_a_method",

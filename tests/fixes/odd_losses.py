@@ -318,3 +318,55 @@ classes(
     None,
     around=HEADER + LOG,
 )
+
+
+TAGS = (
+    HEADER
+    + """
+def build_batch():
+    return torch.randn(12, 11, 4), torch.arange(132).reshape(12, 11) % 6
+def loss_fn(output, target):
+    return F.nll_loss(output.reshape(-1, 6), target.reshape(-1))
+"""
+)
+
+
+def tags(name, text, *added):
+    add("GS701", name, text, *added, around=TAGS)
+
+
+tags(
+    "dimension_of_a_function",
+    CLASS
+    + """        self.fc = nn.Linear(4, 6)
+    def forward(self, x): return F.log_softmax(
+        self.fc(x), dim=1)  # over the tags
+def build_model(): return Net()
+""",
+    "self.fc(x), dim=-1)  # over the tags",
+)
+tags(
+    "dimension_of_a_method",
+    "class Net(nn.Linear):\n    def forward(self, x): y = super().forward(x); return "
+    "y.log_softmax(1)\ndef build_model(): return Net(4, 6)",
+    "def forward(self, x): y = super().forward(x); return y.log_softmax(-1)",
+)
+tags(
+    "dimension_of_a_layer",
+    "def build_model(): return nn.Sequential(nn.Linear(4, 6), nn.LogSoftmax(1))",
+    "def build_model(): return nn.Sequential(nn.Linear(4, 6), nn.LogSoftmax(-1))",
+)
+tags(
+    "dimension_of_a_variable",
+    "DIM = 1\ndef build_model(): return nn.Sequential(nn.Linear(4, 6), nn.LogSoftmax(DIM))",
+    None,
+)
+add(
+    "GS701", "dimension_of_a_map",
+    """
+    def build_batch(): return torch.randn(5, 4, 7), torch.arange(35).reshape(5, 7) % 6
+    def build_model(): return nn.Sequential(nn.Conv1d(4, 6, 1), nn.LogSoftmax(dim=-1))
+    def loss_fn(output, target): return F.nll_loss(output, target)
+    """,
+    "def build_model(): return nn.Sequential(nn.Conv1d(4, 6, 1), nn.LogSoftmax(dim=1))",
+)  # fmt: skip

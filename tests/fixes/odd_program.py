@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from textwrap import dedent
 
 HEADER = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
@@ -55,3 +56,8 @@ def adding_to(programs: list[Program]) -> Callable[..., None]:
         )
 
     return add
+
+
+def adding_trainings_to(programs: list[Program], start: str) -> Callable[..., None]:
+    """Return a function that adds a script to a list, behind code that all of them begin with."""
+    return partial(adding_to(programs), around=start, is_training=True)

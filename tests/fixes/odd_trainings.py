@@ -1,8 +1,6 @@
 """Training scripts with a mistake, formatted in many ways, and the edit a reviewer would accept."""
 
-from textwrap import dedent
-
-from tests.fixes.odd_program import HEADER, Program
+from tests.fixes.odd_program import HEADER, Program, adding_trainings_to
 
 PROGRAMS: list[Program] = []
 
@@ -16,18 +14,7 @@ data = [(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(24)]
 )
 
 
-def add(rule, name, text, *added, around=START, **further):
-    PROGRAMS.append(
-        Program(
-            name=f"{rule.lower()}_{name}",
-            rule=rule,
-            text=around + dedent(text).lstrip("\n"),
-            added=None if added == (None,) else added,
-            is_training=True,
-            **further,
-        )
-    )
-
+add = adding_trainings_to(PROGRAMS, START)
 
 add(
     "GS303", "number_in_the_condition",
@@ -532,6 +519,23 @@ uneven(
     "target_count = sum((y != PAD).sum() for x, y in window)",
     "loss = F.cross_entropy(net(x).mT, y, ignore_index=PAD, "
     'reduction="sum") / target_count',
+)  # fmt: skip
+uneven(
+    "divided_on_a_line_of_its_own",
+    """
+    ACCUM = 4
+    for _ in range(12):
+        micro = [sample(n) for n in (2, 30, 3, 20)]
+        opt.zero_grad()
+        for x, y in micro:
+            loss = F.cross_entropy(net(x).mT, y, ignore_index=PAD)
+            loss = loss / ACCUM  # mean of the window
+            loss.backward()
+        opt.step()
+    """,
+    "target_count = sum((y != PAD).sum() for x, y in micro)",
+    'loss = F.cross_entropy(net(x).mT, y, ignore_index=PAD, reduction="sum")',
+    "loss = loss / target_count  # mean of the window",
 )  # fmt: skip
 uneven(
     "module_moved_to_a_device",

@@ -6,6 +6,7 @@ import pytest
 
 from gradscope.fixes.verification import result_of
 from gradscope.source_edits.text_edits import edits_between
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only, report_of_file
 
 PROGRAM = """
@@ -71,7 +72,7 @@ def results(tmp_path, monkeypatch):
     return result
 
 
-@pytest.mark.parametrize("name", HIDING)
+@pytest.mark.parametrize("name", some_on_push(HIDING, 3))
 def test_an_edit_that_hides_is_refused(name, results):
     found = results(*HIDING[name])
     assert not found.is_verified, found.text

@@ -11,6 +11,7 @@ from gradscope.rules.ranks.fixes import (
     same_order_every_epoch,
     unsynchronised_gradient,
 )
+from gradscope.source_edits.text_edits import applied
 from tests.source_edits.test_source_files import files_that_ran
 
 
@@ -43,6 +44,10 @@ def changed(tmp_path, function, text):
     [
         ("loss = f(model.module(x))  # <-", True),
         ("loss = f(self.net.module(x), y)  # <-", True),
+        ("loss = f(model.module.forward(x))  # <-", True),
+        ("fit = lambda x: self.net.module.forward(x); fit(x)  # <-", True),
+        ("loss = f(model.module.body(x))  # <-", False),
+        ("inner = model.module; loss = f(inner(x))  # <-", False),
         ("loss = model.module.loss(x)  # <-", False),
         ("loss = f(a.module(x), b.module(x))  # <-", False),
     ],
@@ -50,6 +55,19 @@ def changed(tmp_path, function, text):
 def test_the_wrapper_is_called_itself(line, is_edited, tmp_path):
     found = changed(tmp_path, unsynchronised_gradient.fix, line)
     assert [text for _, text, _ in found] == ([""] if is_edited else [])
+
+
+def test_the_forward_of_the_wrapped_model_becomes_a_call_of_the_wrapper(tmp_path):
+    line = "out = self.net.module.forward(x, mask=None)  # <-\n"
+    changed(tmp_path, unsynchronised_gradient.fix, line)
+    path = tmp_path / "train.py"
+    site = Site(file=str(path), line=1, function="main", source=line.strip())
+    found = Finding(
+        rule="GS802", name="", severity="error", message="", remedy="", location=site,
+        related=(), parameters=(), modules=(), evidence=(), count=1, fingerprint="",
+    )  # fmt: skip
+    (edits,) = unsynchronised_gradient.fix(found, None, files_that_ran(site))
+    assert applied(line, edits) == "out = self.net(x, mask=None)  # <-\n"
 
 
 SAMPLED = """
@@ -67,6 +85,9 @@ def main(epochs):
     [
         ("epoch", "range(3)", "loader", ["sampler.set_epoch(epoch)"]),
         ("e", "range(1, epochs)", "enumerate(loader)", ["sampler.set_epoch(e)"]),
+        ("epoch", "tqdm(range(3), desc='epochs')", "loader", ["sampler.set_epoch(epoch)"]),
+        ("epoch", "tqdm.trange(3)", "tqdm(loader)", ["sampler.set_epoch(epoch)"]),
+        ("epoch", "tqdm(names)", "loader", []),
         ("_", "range(3)", "loader", []),
         ("name", "('a', 'b')", "loader", []),
     ],

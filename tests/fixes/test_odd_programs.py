@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixes import odd_copies, odd_formats, odd_groups, odd_programs, odd_trainings
+from tests.fixes import odd_clips, odd_copies, odd_formats, odd_groups, odd_programs, odd_trainings
 from tests.fixes.in_process import fixes_of, training_report
 from tests.rules.inspecting import report_of_file
 
@@ -15,8 +15,9 @@ PROGRAMS = [
     *odd_trainings.PROGRAMS,
     *odd_groups.PROGRAMS,
     *odd_formats.PROGRAMS,
+    *odd_clips.PROGRAMS,
 ]
-A_PUSH = {True: 2, False: 1}
+A_PUSH = 1
 """How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
 
@@ -26,7 +27,7 @@ def marked(programs):
     for program in programs:
         kind = program.rule, program.added is not None
         seen[kind] += 1
-        marks = [] if seen[kind] <= A_PUSH[kind[1]] else [pytest.mark.nightly]
+        marks = [] if seen[kind] <= A_PUSH else [pytest.mark.nightly]
         yield pytest.param(program, id=program.name, marks=marks)
 
 

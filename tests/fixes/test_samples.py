@@ -103,6 +103,6 @@ def test_unsafe_fixes_are_only_counted_unless_asked_for(tmp_path, gradscope_in):
     done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--diff")
     assert done.stdout.rstrip().endswith("no fix available; 1 more with --unsafe-fixes")
     done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--fix")
-    assert done.returncode == 1
+    assert done.returncode == 1 and "note: 1 more fix with --unsafe-fixes" in done.stderr
     text = (SAMPLES / "gradient_cut.py").read_bytes()
     assert (tmp_path / "gradient_cut.py").read_bytes() == text

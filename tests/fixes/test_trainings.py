@@ -95,11 +95,14 @@ for i in range(20):
 
 @pytest.mark.parametrize(
     ("body", "expected"),
-    [
-        ("if True: o.step()", ["-if True: o.step()", "+if True: o.step(); o.zero_grad()"]),
-        ("o.step()  # each window", ["+o.zero_grad()"]),
-        ("getattr(o, 'step')()", []),
-    ],
+    some_on_push(
+        [
+            ("if True: o.step()", ["-if True: o.step()", "+if True: o.step(); o.zero_grad()"]),
+            ("o.step()  # each window", ["+o.zero_grad()"]),
+            ("getattr(o, 'step')()", []),
+        ],
+        {0, 1},
+    ),
 )
 def test_gradients_of_a_window_are_zeroed_behind_the_step(body, expected, tmp_path, gradscope_in):
     (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body=body))
@@ -179,7 +182,7 @@ def test_verified_fixes_of_a_script_are_written(tmp_path, gradscope_in):
     gradscope_in(tmp_path, "run", "-q", "train.py")
     form = ("--output-format", "json")
     done = gradscope_in(tmp_path, "fix", "train.gradscope", "--verify", "10", "--fix", *form)
-    assert "note: fixed GS301 missing-zero-grad: GS301 gone" in done.stderr
+    assert "note: fixed GS301 missing-zero-grad at train.py:10: GS301 gone" in done.stderr
     (fix,) = (one["fix"] for one in json.loads(done.stdout)["findings"] if "fix" in one)
     assert (fix["verified"], fix["edits"][0]["file"]) == (True, "train.py")
     fixed = REACHING.format(body="").replace(

@@ -8,6 +8,7 @@ import pytest
 
 from gradscope.fixes.verification import result_of
 from gradscope.recording.finding import Consequence, Edit, Position, SkippedRule
+from gradscope.rules.catalogue import RULES
 from tests.rules.inspecting import report_of_file
 
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "loss_broadcast.py"
@@ -88,6 +89,42 @@ def test_a_rule_that_no_longer_runs_is_an_objection(before):
     )  # fmt: skip
     after = replace(before, findings=(), rules=rules)
     assert result(before, after) == (False, f"{before.rules.ran[0]} no longer runs: no gradient")
+
+
+def test_a_rule_that_only_notes_need_not_run_again(before):
+    notes = {rule.code for rule in RULES if rule.level == "note"}
+    (code, *_) = (one for one in before.rules.ran if one in notes)
+    rules = replace(
+        before.rules, findings=(), ran=tuple(one for one in before.rules.ran if one != code),
+        skipped=(SkippedRule(rule=code, reason="the losses vary"),),
+    )  # fmt: skip
+    is_verified, text = result(before, replace(before, findings=(), rules=rules))
+    assert is_verified and f"{code} not judged: the losses vary" in text
+
+
+def with_reach(report, **reach):
+    """Return a report in which parameters of the first layer have another reach."""
+    rows = [replace(row, reach=reach.get(row.name[2:], row.reach)) for row in report.parameters[:2]]
+    return replace(report, parameters=(*rows, *report.parameters[2:]))
+
+
+@pytest.mark.parametrize(
+    ("weight", "is_verified"), [("gradient", True), ("zero", False), ("none", False)]
+)
+def test_a_bias_that_cancels_out_may_have_a_gradient_of_zero(weight, is_verified, before):
+    cut = replace(before.findings[0], rule="GS201", parameters=("0.weight", "0.bias"))
+    was = with_reach(with_findings(before, cut), weight="none", bias="none")
+    after = with_reach(with_findings(before), weight=weight, bias="zero")
+    assert result(was, after)[0] is is_verified
+
+
+def test_parameters_that_a_cut_left_without_gradient_must_stay(before):
+    cut = replace(before.findings[0], rule="GS201", parameters=("0.weight", "0.bias"))
+    was = with_reach(with_findings(before, cut), weight="none", bias="none")
+    after = replace(with_findings(before), parameters=before.parameters[2:])
+    assert result(was, after) == (False, "the model has fewer parameters")
+    stale = with_findings(was, replace(cut, rule="GS206"))
+    assert result(stale, after)[0]
 
 
 @pytest.mark.parametrize("reach", ["none", "zero", "unknown"])

@@ -36,7 +36,7 @@ def followed(recording, path, room, every):
 
 
 @pytest.mark.parametrize("room", [None, LITTLE], ids=["whole", "thinned"])
-@pytest.mark.parametrize("name", some_on_push(SAMPLES, 6))
+@pytest.mark.parametrize("name", some_on_push(SAMPLES, 12))
 def test_the_display_ends_with_the_numbers_of_the_report(name, room, tmp_path):
     made = TRAININGS[name]()
     short = made if hasattr(made, "steps") else made.recording()

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.launch.conftest import TORCH
+from tests.nightly import some_on_push
 
 SHOWN = "import sys, torch\n{before}\ntorch.train({steps})\n{after}\n"
 ENDINGS = {
@@ -102,7 +103,7 @@ def test_line_that_was_begun_goes_on_where_it_was(live):
 
 
 @pytest.mark.parametrize(
-    "columns, lines", [(40, 24), (80, 24), (140, 50), (20, 8), (80, 5), (5, 6)]
+    "columns, lines", some_on_push([(40, 24), (80, 24), (140, 50), (20, 8), (80, 5), (5, 6)], 3)
 )
 def test_panel_never_takes_more_than_half_of_the_terminal(live, columns, lines):
     with live(script(), "-q", "--max-steps", "3", columns=columns, lines=lines) as screen:

@@ -81,7 +81,7 @@ def recordings(captured_steps):
     """Return a strategy for recordings with captured steps, but no stored gradients or batches."""
     hints = get_type_hints(Recording)
     hints["parameter_stats"] = tuple[ParameterStat, ...]
-    apart = ("evidence", "captured_steps", "stored_gradients", "kept_batches")
+    apart = ("evidence", "captured_steps", "stored_gradients", "kept_batches", "_evidence_of")
     parts = {name: values(hints[name]) for name in hints if name not in apart}
     for name in ("parameters", "modules", "calls", "nodes"):
         parts[name] = parts[name].map(numbered)

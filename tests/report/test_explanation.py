@@ -15,6 +15,7 @@ from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwi
 from gradscope.rules.clipping.always_clipped import AlwaysClipped
 from gradscope.rules.explanation import explain
 from gradscope.rules.flow.dead_unit import DeadUnit
+from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.measurement import Measurement
 from gradscope.rules.settings import Settings
@@ -145,6 +146,13 @@ def test_a_rule_of_the_order_of_events_says_what_it_looked_at(hard_clipped):
     }
     (share,) = explanation.measurements
     assert (share.number, share.value) == ("share_of_steps", 0.0)
+
+
+def test_optimizer_is_counted_once_not_in_each_captured_step(hard_clipped):
+    recording = load_recording(hard_clipped)
+    assert len(recording.captured_steps) > 1
+    explanation = explain(recording, UpdateTooSmall)
+    assert [(one.what, one.count) for one in explanation.candidates] == [("optimizers", 1)]
 
 
 def test_report_explains_as_rule_does(hard_clipped, gradscope_in, tmp_path):

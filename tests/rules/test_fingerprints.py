@@ -87,7 +87,7 @@ SAME = {
 
 
 @pytest.mark.parametrize(
-    "edit", some_on_push([pytest.param(edit) for edit in SAME.values()], 2), ids=SAME
+    "edit", some_on_push([pytest.param(edit) for edit in SAME.values()], 4), ids=SAME
 )
 def test_edits_that_are_no_other_cause_change_nothing(fingerprint, edit):
     name, old, new = edit

@@ -11,7 +11,7 @@ from tests.rules.lookalikes import LOOKALIKES
 from tests.rules.tally import Tally, errors
 
 every_lookalike = pytest.mark.parametrize(
-    "case", some_on_push([pytest.param(case, id=case.name) for case in LOOKALIKES], 3)
+    "case", some_on_push([pytest.param(case, id=case.name) for case in LOOKALIKES], 6)
 )
 
 

@@ -90,6 +90,8 @@ def far_above():
 
 
 ELSEWHERE = {
+    "plateau-in-wrong-mode": {"least"},
+    "scaled-without-accumulation": {"least_periods"},
     "step-without-effect": {
         "least_passes",
         "least_ratio",

@@ -87,7 +87,7 @@ def test_the_same_recording_is_judged_alike_twice(path):
 SEEDED = pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if "gpt" in path.stem else [])
+        pytest.param(path, id=path.stem, marks=[pytest.mark.nightly] if "gpt" in path.stem else [])
         for path in HEALTHY
     ],
 )

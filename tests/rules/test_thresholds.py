@@ -137,7 +137,15 @@ ELSEWHERE = {
     "epsilon-dominates": {"error", "common", "small_loss", "stands"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below
     "frozen-head": {"most_frozen"},
-    "wrong-custom-gradient": {"least_growths", "least_hooks"},
+    "wrong-custom-gradient": {
+        "least_growths",
+        "least_hooks",
+        "least_parameters",
+        "least_reads",
+        "least_zeros",
+    },
+    "own-similarity-in-loss": {"share"},
+    "quotient-always-zero": {"least_numbers", "near"},
     "frozen-parameter-in-optimizer": {"tail_steps"},
     "loss-term-conflict": {"factor", "rows"},
     "saturated-activation": {"fresh_share", "passed"},

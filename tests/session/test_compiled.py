@@ -77,7 +77,7 @@ def check_gradients(report, model: nn.Module, batch: tuple[Tensor, Tensor]) -> N
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("build", some_on_push(MODELS.values(), 2), ids=MODELS)
 def test_gradients_are_right_and_the_hidden_is_said(build, backend):
     model, batch = build(backend), data()
     report = gradscope.inspect(model, batch, F.mse_loss, probe_steps=1)
@@ -90,7 +90,7 @@ def test_gradients_are_right_and_the_hidden_is_said(build, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("build", some_on_push(MODELS.values(), 2), ids=MODELS)
+@pytest.mark.parametrize("build", some_on_push(MODELS.values(), 4), ids=MODELS)
 def test_eager_run_shows_lines_and_module_calls(build, backend):
     model, batch = build(backend), data()
     report = gradscope.inspect(model, batch, F.mse_loss, eager=True, probe_steps=1)

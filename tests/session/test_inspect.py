@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import gradscope
 from gradscope.errors import GradscopeError, UserCodeError
+from tests.nightly import some_on_push
 
 
 @pytest.fixture(autouse=True)
@@ -337,7 +338,7 @@ def test_model_on_the_meta_device_is_refused_or_has_reasons_for_numbers():
 
 
 @pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta")
-@pytest.mark.parametrize("layout", ["sparse", "sparse_csr", "quantised"])
+@pytest.mark.parametrize("layout", some_on_push(["sparse", "sparse_csr", "quantised"], {0, 1}))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_buffers_of_unusual_kinds(layout):

@@ -7,11 +7,22 @@ from tests.step_capture.loops_to_watch import LOOPS
 from tests.step_capture.models_to_train import MODELS, STEPS, outcome, same
 
 ALL = MODELS | LOOPS
+A_PUSH = (
+    "mlp",
+    "in-place relu",
+    "lstm",
+    "hooks",
+    "checkpoint",
+    "scaled",
+    "meta_learning",
+)
+ON_PUSH = {position for position, name in enumerate(ALL) if name in A_PUSH}
+"""One of each way in which autograd is used."""
 
 
 @pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
 @pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
-@pytest.mark.parametrize("name", some_on_push(ALL, 4))
+@pytest.mark.parametrize("name", some_on_push(ALL, ON_PUSH))
 def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, python_state = outcome(ALL[name])
     seen = []

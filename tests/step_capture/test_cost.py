@@ -59,8 +59,8 @@ def test_the_graphs_of_an_evaluation_are_released(has_gradients, capture_steps):
                     output = model(x)
                     correct += (output.argmax(1) == y).sum().item()
                     loss += cross_entropy(output, y).item()
-                gc.collect()
-                most.append(sum(one() is not None for one in alive))
+            gc.collect()
+            most.append(sum(one() is not None for one in alive))
         trained(model, optimizer)
 
     recorded = capture_steps(loop)

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.recording.evidence.failures import AutogradErrorRecord
+from tests.nightly import some_on_push
 from tests.step_capture.models_to_train import features, mlp
 
 
@@ -149,30 +150,37 @@ def hook():
 
 @pytest.mark.parametrize(
     ("loop", "kind", "lines"),
-    [
-        (
-            freed_within_a_step,
-            "freed",
-            {"forward": "loss = cross_entropy(model(x), y)", "freed": "loss.backward()"},
-        ),
-        (carried_state, "freed", {"reuse": "state = cell(x, state)", "call": "loss.backward()"}),
-        (saved_tensor_written, "in-place", {"write": "hidden += 1"}),
-        (leaf_written, "in-place", {"write": "model[0].weight.mul_(0.9)"}),
-        (
-            step_between_two_losses,
-            "in-place",
-            {"forward": "other = second(hidden).square().mean()", "write": "of_second.step()"},
-        ),
-        (
-            twice_around_a_step,
-            "freed",
-            {"forward": "loss = cross_entropy(model(x), y)", "freed": "loss.backward()"},
-        ),
-        (no_graph, "no-graph", {"call": "loss.backward()"}),
-        (non_scalar, "non-scalar", {"call": "loss.backward()"}),
-        (custom_function, "other", {"inside": "return gradient @ torch.ones(3, 3)"}),
-        (hook, "other", {"inside": 'raise ValueError("no such gradient")'}),
-    ],
+    some_on_push(
+        [
+            (
+                freed_within_a_step,
+                "freed",
+                {"forward": "loss = cross_entropy(model(x), y)", "freed": "loss.backward()"},
+            ),
+            (
+                carried_state,
+                "freed",
+                {"reuse": "state = cell(x, state)", "call": "loss.backward()"},
+            ),
+            (saved_tensor_written, "in-place", {"write": "hidden += 1"}),
+            (leaf_written, "in-place", {"write": "model[0].weight.mul_(0.9)"}),
+            (
+                step_between_two_losses,
+                "in-place",
+                {"forward": "other = second(hidden).square().mean()", "write": "of_second.step()"},
+            ),
+            (
+                twice_around_a_step,
+                "freed",
+                {"forward": "loss = cross_entropy(model(x), y)", "freed": "loss.backward()"},
+            ),
+            (no_graph, "no-graph", {"call": "loss.backward()"}),
+            (non_scalar, "non-scalar", {"call": "loss.backward()"}),
+            (custom_function, "other", {"inside": "return gradient @ torch.ones(3, 3)"}),
+            (hook, "other", {"inside": 'raise ValueError("no such gradient")'}),
+        ],
+        2,
+    ),
     ids=lambda one: getattr(one, "__name__", None),
 )
 def test_an_exception_that_ends_the_script(loop, kind, lines, capture_steps):

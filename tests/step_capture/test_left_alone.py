@@ -16,7 +16,7 @@ PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize("name", some_on_push(LOOPS, 4))
+@pytest.mark.parametrize("name", some_on_push(LOOPS, 8))
 def test_modes_and_threads(name, capture_steps):
     tensors, torch_state, python_state = outcome(LOOPS[name])
     seen = []

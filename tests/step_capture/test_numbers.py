@@ -50,7 +50,7 @@ def of_model(one):
 
 @pytest.mark.parametrize(
     ("name", "optimizer"),
-    some_on_push([*((name, "sgd") for name in BATCHES), *(("mlp", name) for name in ADAPTIVE)], 3),
+    some_on_push([*((name, "sgd") for name in BATCHES), *(("mlp", name) for name in ADAPTIVE)], 6),
 )
 def test_gradients_of_parameters(name, optimizer, capture_steps):
     make, shape = BATCHES[name]

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.nightly import some_on_push
 from tests.training.looping import SEED, looped, seen_in, watched
 
 
@@ -72,7 +73,7 @@ def net():
     return Net()
 
 
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("make", some_on_push(OPTIMIZERS.values(), 2), ids=OPTIMIZERS)
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_steps_are_those_of_a_plain_loop(net, make, mode):
     net.train(mode == "train")
@@ -100,7 +101,7 @@ def test_one_batch_serves_every_step(net):
     assert_equal(recording, looped(other, [batch], loss, make(other), 5))
 
 
-@pytest.mark.parametrize("name", ["AdamW", "adamw", "torch.optim.adamw"])
+@pytest.mark.parametrize("name", some_on_push(["AdamW", "adamw", "torch.optim.adamw"], {0, 1}))
 def test_named_optimizer_makes_the_steps_in_place_of_the_targets(net, name):
     other = copy.deepcopy(net)
     expected = looped(

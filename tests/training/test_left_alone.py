@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from gradscope.errors import UserCodeError
+from tests.nightly import some_on_push
 from tests.training.looping import watched
 
 DATA = TensorDataset(torch.linspace(-1, 1, 96).view(24, 4), torch.arange(24) % 3)
@@ -95,13 +96,16 @@ def trained():
 
 @pytest.mark.parametrize(
     "trial",
-    [
-        {},
-        {"lr": 0.5},
-        {"optimizer": "sgd"},
-        {"optimizer": "rmsprop", "lr": 0.1, "probe_steps": 2},
-        {"optimizer": "adagrad"},
-    ],
+    some_on_push(
+        [
+            {},
+            {"lr": 0.5},
+            {"optimizer": "sgd"},
+            {"optimizer": "rmsprop", "lr": 0.1, "probe_steps": 2},
+            {"optimizer": "adagrad"},
+        ],
+        {0, 2},
+    ),
     ids=str,
 )
 def test_training_leaves_model_loss_and_optimizer_as_they_were(trained, trial):

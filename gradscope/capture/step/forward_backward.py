@@ -23,8 +23,10 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.pair_labels import PairLabelObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.step.unvarying import UnvaryingObserver
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 from gradscope.garbage import no_garbage_collection
 
@@ -59,8 +61,12 @@ class StepCapture:
         self.averages = SelfAverageObserver()
         self.derivatives = DerivativeObserver()
         self.kept_gradients = KeptGradientObserver()
+        self.unvarying = UnvaryingObserver()
+        self.pair_labels = PairLabelObserver()
         observers = (
             self.kept_gradients,
+            self.unvarying,
+            self.pair_labels,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -184,6 +190,8 @@ class StepCapture:
         self.averages.close()
         self.derivatives.close()
         self.kept_gradients.close()
+        self.unvarying.close()
+        self.pair_labels.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -1,4 +1,4 @@
-"""Detects writes that average a tensor with itself, such as an average that shares its memory."""
+"""Detects averages of a tensor with itself, and the factors of averages with parameters."""
 
 import math
 import weakref
@@ -33,17 +33,36 @@ class SelfAverage(NamedTuple):
     """Number that the write multiplies the tensors with: 1 if it changes nothing."""
 
 
-class _Multiple(NamedTuple):
-    """What a tensor is: so many times the content of some memory."""
+class Average(NamedTuple):
+    """A line that moves tensors towards, or away from, parameters."""
 
-    memory: Memory
-    factor: float
+    line: Line
+    tensors: int
+    own: float
+    """Number that the write multiplies the content with; `1 - own` is that of the parameters."""
+
+
+class _Sum(NamedTuple):
+    """What a tensor is: a sum of so many times the content of some memories."""
+
+    factors: Mapping[Memory, float]
     reads: int
-    """Number of times that the memory was read for it."""
+    """Number of times that memory was read for it."""
+
+    def times(self, factor: float) -> "_Sum":
+        """Return a multiple."""
+        return self._replace(factors={key: one * factor for key, one in self.factors.items()})
+
+    def plus(self, other: "_Sum", factor: float) -> "_Sum":
+        """Return the sum with a multiple of another."""
+        factors = dict(self.factors)
+        for key, one in other.factors.items():
+            factors[key] = factors.get(key, 0.0) + one * factor
+        return _Sum(factors, self.reads + other.reads)
 
 
 class SelfAverageObserver:
-    """Follows sums of multiples of the same memory that are computed outside of the graph.
+    """Follows sums of multiples of at most two memories that are computed outside of the graph.
 
     A moving average multiplies a tensor by `d` and adds `1 - d` times another. If both are the same
     memory, nothing is averaged. Weight decay by hand has no such pair of weights.
@@ -52,7 +71,7 @@ class SelfAverageObserver:
     names = frozenset({*_SIGNS, *_SCALES, *_LISTS, "copy_", "lerp", "lerp_"})
 
     def __init__(self) -> None:
-        self._multiples: dict[int, tuple[weakref.ref[Tensor], _Multiple]] = {}
+        self._sums: dict[int, tuple[weakref.ref[Tensor], _Sum]] = {}
         """By `id` of a tensor."""
         self._scaled: dict[Memory, float] = {}
         """Number that the last write multiplied some memory with."""
@@ -60,6 +79,8 @@ class SelfAverageObserver:
         """By line: the factor by memory."""
         self._others: set[Line] = set()
         """Lines that also average other tensors."""
+        self._averages: dict[Line, dict[tuple[Memory, Memory], float]] = {}
+        """By line, and by the memory that is written and the other: the factor of the first."""
         self._calls = 0
 
     def wants(
@@ -92,7 +113,7 @@ class SelfAverageObserver:
         elif isinstance(result, Tensor):
             made = self._computed(name, args, given)
             if made is not None:
-                self._multiples[id(result)] = weakref.ref(result), made
+                self._sums[id(result)] = weakref.ref(result), made
 
     def of(self, parameters: Iterable[Tensor]) -> Iterator[SelfAverage]:
         """Yield the lines that average nothing but parameters with themselves."""
@@ -102,9 +123,21 @@ class SelfAverageObserver:
             if own and line not in self._others:
                 yield SelfAverage(line, own, min(factors[one] for one in own))
 
+    def averages(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
+        """Yield the lines that average other tensors with parameters, by one pair of factors."""
+        held = {memory for one in parameters if (memory := _memory_of(one)) is not None}
+        for line, factors in self._averages.items():
+            own = [
+                factor
+                for (kept, other), factor in factors.items()
+                if other in held and kept not in held
+            ]
+            if own and math.isclose(min(own), max(own), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+                yield Average(line, len(own), own[0])
+
     def close(self) -> None:
         """Forget everything."""
-        for one in (self._multiples, self._scaled, self._found, self._others):
+        for one in (self._sums, self._scaled, self._found, self._others, self._averages):
             one.clear()
 
     def _write(
@@ -126,59 +159,91 @@ class SelfAverageObserver:
             return
         if line is None or not isinstance(other, Tensor):
             return
-        source = self._multiple(other)
-        if source is None or source.memory != memory:
+        source = self._sum(other)
+        if source is None or source.factors.keys() != {memory}:
             if name in ("lerp_", "copy_") or scale != 1.0:
                 self._others.add(line)
+            weight = _number(given.get("weight", rest[1] if len(rest) > 1 else None))
+            self._note_average(
+                line, memory, _written(name, memory, source, _alpha(given), scale, weight)
+            )
             return
-        factor = self._factor(name, source, _alpha(given), scale)
+        factor = self._factor(name, source, source.factors[memory], _alpha(given), scale)
         if factor is not None:
             self._found.setdefault(line, {})[memory] = factor
 
+    def _note_average(self, line: Line, memory: Memory, written: _Sum | None) -> None:
+        """Note a sum of two memories, one of which it is written to, whose factors add up to 1."""
+        if written is None or len(written.factors) != 2 or memory not in written.factors:
+            return
+        (other,) = written.factors.keys() - {memory}
+        if math.isclose(sum(written.factors.values()), 1, rel_tol=_ROUNDING):
+            self._averages.setdefault(line, {})[memory, other] = written.factors[memory]
+
     @staticmethod
-    def _factor(name: str, source: _Multiple, alpha: float, scale: float) -> float | None:
+    def _factor(
+        name: str, source: _Sum, multiple: float, alpha: float, scale: float
+    ) -> float | None:
         """Return by what an average with itself multiplies a tensor; None if it is none."""
         if name == "lerp_":
             return 1.0
         is_sum = source.reads > 1
         if name == "copy_":
-            return 1.0 if is_sum and math.isclose(source.factor, 1, rel_tol=_ROUNDING) else None
-        added = _SIGNS[name] * alpha * source.factor
+            return 1.0 if is_sum and math.isclose(multiple, 1, rel_tol=_ROUNDING) else None
+        added = _SIGNS[name] * alpha * multiple
         if scale != 1.0 and added > 0 and math.isclose(scale + added, 1, rel_tol=_ROUNDING):
             return scale * (1 + added)
         return 1.0 if is_sum and abs(added) < _ROUNDING else None
 
     def _computed(
         self, name: str, args: tuple[object, ...], given: Mapping[str, object]
-    ) -> _Multiple | None:
-        """Return what a call without a write has computed, if it is a multiple of one memory."""
+    ) -> _Sum | None:
+        """Return what a call without a write has computed, if it is a sum of two memories."""
         if len(args) < 2:
             return None
         left, right = args[:2]
         if name in _SCALES:
             number, tensor = (left, right) if isinstance(right, Tensor) else (right, left)
-            factor, scaled = _number(number), self._multiple(tensor)
-            if factor is None or scaled is None:
-                return None
-            return scaled._replace(factor=scaled.factor * factor)
-        one, other = self._multiple(left), self._multiple(right)
-        if one is None or other is None or one.memory != other.memory:
+            factor, scaled = _number(number), self._sum(tensor)
+            return None if factor is None or scaled is None else scaled.times(factor)
+        one, other = self._sum(left), self._sum(right)
+        if one is None or other is None:
             return None
-        reads = one.reads + other.reads
         if name == "lerp":
-            is_same = one.factor == other.factor
-            return _Multiple(one.memory, one.factor, reads) if is_same else None
-        factor = one.factor + _SIGNS[name] * _alpha(given) * other.factor
-        return _Multiple(one.memory, factor, reads)
+            weight = _number(given.get("weight", args[2] if len(args) > 2 else None))
+            if one.factors == other.factors:
+                return one._replace(reads=one.reads + other.reads)
+            return None if weight is None else one.times(1 - weight).plus(other, weight)
+        made = one.plus(other, _SIGNS[name] * _alpha(given))
+        return made if len(made.factors) <= 2 else None
 
-    def _multiple(self, tensor: object) -> _Multiple | None:
+    def _sum(self, tensor: object) -> _Sum | None:
         if not isinstance(tensor, Tensor):
             return None
-        known = self._multiples.get(id(tensor))
+        known = self._sums.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]
         memory = _memory_of(tensor)
-        return None if memory is None else _Multiple(memory, 1.0, 1)
+        return None if memory is None else _Sum({memory: 1.0}, 1)
+
+
+def _written(
+    name: str,
+    memory: Memory,
+    source: _Sum | None,
+    alpha: float,
+    scale: float,
+    weight: float | None,
+) -> _Sum | None:
+    """Return what a write leaves in a tensor whose content was multiplied by `scale` before."""
+    if source is None:
+        return None
+    own = _Sum({memory: scale}, 1)
+    if name == "copy_":
+        return source
+    if name == "lerp_":
+        return None if weight is None else own.times(1 - weight).plus(source, weight)
+    return own.plus(source, _SIGNS[name] * alpha)
 
 
 _PLAIN = {"__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_"}

@@ -1,5 +1,7 @@
 """Remembers the batches of a script's data loaders: their samples, and the last ones themselves.
 
+Without data loaders, a batch is what the trained model gets.
+
 Nothing is drawn and no batch is fetched for it: the samplers' own indices are kept as they pass,
 and the tensors of the last batches until others follow.
 """
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loaders
 
@@ -61,6 +64,8 @@ class _Pass:
     """Number of batches in that step."""
     first_count: int = 0
     """Number of batches in the first of these."""
+    is_certain: bool = False
+    """Whether each step uses the batches that it gets."""
 
     def deliver(self, step: int) -> None:
         """Take note of a batch in a step."""
@@ -87,6 +92,8 @@ class _Pass:
             count: Number of batches.
             in_first: Whether it is the first step.
         """
+        if self.is_certain:
+            return True
         if self.loader.is_ahead or count != self.first_count:
             return False
         return not in_first or count == (self.loader.usual or 1)
@@ -118,6 +125,9 @@ class Batches:
         self._size = self._tensors = 0
         """Bytes and number of their tensors."""
         self._requests = 0
+        self._inputs = _Pass(_Loader(), is_certain=True)
+        """What models got, in place of a loader."""
+        self._has_loaders = False
         self.are_stored = False
         """Whether batches may be copied into the recording."""
         self.step: Callable[[], int]
@@ -169,6 +179,7 @@ class Batches:
         known = self._passes.get(iterator)
         if known is None:
             known = self._passes[iterator] = _Pass(_Loader())
+        self._has_loaders = True
         known.fetched[getattr(iterator, "_send_idx", 0)] = _indices(index)
         self._guard.spend(perf_counter() - began)
 
@@ -182,12 +193,29 @@ class Batches:
         step = self.step()
         known.deliver(step)
         contents = BatchContents(batch, is_stored=self.are_stored)
-        self._last.append(_Delivered(step, known, indices, known.steps == 1, contents))
-        self._hold(contents)
-        self._held += 1 + len(indices)
+        self._remember(_Delivered(step, known, indices, known.steps == 1, contents))
+        self._guard.spend(perf_counter() - began)
+
+    def model_got(self, tensor: Tensor) -> None:
+        """Take note of the first tensor that the trained model gets, if there is no data loader.
+
+        A tensor with a graph is left out: it comes from another model, and holding it would hold
+        the graph.
+        """
+        if self._has_loaders or tensor.requires_grad:
+            return
+        began = perf_counter()
+        # Its targets are not in it: it is no batch to be used again.
+        contents = BatchContents(tensor, is_stored=False)
+        self._remember(_Delivered(self.step(), self._inputs, array("q"), False, contents))
+        self._guard.spend(perf_counter() - began)
+
+    def _remember(self, one: _Delivered) -> None:
+        self._last.append(one)
+        self._hold(one.contents)
+        self._held += 1 + len(one.indices)
         while self._held > _MOST and len(self._last) > 1:
             self._held -= 1 + len(self._last.popleft().indices)
-        self._guard.spend(perf_counter() - began)
 
     def _hold(self, contents: BatchContents) -> None:
         """Hold the tensors of a batch, and release those of old ones."""

@@ -25,6 +25,7 @@ from gradscope.capture.training.event_log import known, number, unread
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import stem
 from gradscope.capture.training.optimizers import Known, learning_rate
+from gradscope.capture.training.plateaus import Plateaus
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import EpochEvent, SchedulerEvent
 
@@ -129,11 +130,13 @@ class Schedulers:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
+        self._plateaus = Plateaus(training.guard, training.locations)
         self._depth = 0
         """Number of nested calls: some schedulers step others."""
 
     def install(self, patches: Patches) -> None:
         """Start observing."""
+        self._plateaus.install(patches)
         patches.wrap(LRScheduler, _INNER, self._wrap)
         for kind in _with_steps_of_their_own():
             patches.wrap(kind, "step", self._wrap)
@@ -154,27 +157,39 @@ class Schedulers:
             finally:
                 self._depth -= 1
             if not is_repeated:
-                guard.run(self._note, scheduler, before, sys._getframe(1))
+                guard.run(self._note, scheduler, before, (args, kwargs), sys._getframe(1))
             return result
 
         return step
 
-    def _note(self, scheduler: LRScheduler, before: object, frame: FrameType) -> None:
+    def _note(
+        self,
+        scheduler: LRScheduler,
+        before: object,
+        given: tuple[tuple[object, ...], dict[str, object]],
+        frame: FrameType,
+    ) -> None:
         training = self._training
         optimizer, rate = _optimizer(scheduler), _rate(scheduler)
+        location = training.locations.of(frame)
         if optimizer is not None and rate == 0.0:
             entry = training.optimizers.of(optimizer)
             if entry.rested is None:
                 entry.rested = _line_of_zero(scheduler)
                 entry.is_changed |= entry.rested is not None
         if optimizer is not None:
-            _note_plan(training.optimizers.of(optimizer), scheduler)
+            entry = training.optimizers.of(optimizer)
+            _note_plan(entry, scheduler)
+            plateau = self._plateaus.line(scheduler)
+            entry.is_changed |= plateau != entry.plateau
+            entry.plateau = plateau or entry.plateau
         if optimizer is not None and isinstance(scheduler, LambdaLR):
             _note_function(training.optimizers.of(optimizer), scheduler)
         training.event_log.note(
             "scheduler",
-            training.locations.of(frame),
-            known(SchedulerEvent, lr_before=unread(before), lr_after=unread(rate)),
+            location,
+            known(SchedulerEvent, lr_before=unread(before), lr_after=unread(rate))
+            | self._plateaus.numbers(scheduler, *given, location),
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
@@ -201,6 +216,7 @@ def _note_function(entry: Known, scheduler: LambdaLR) -> None:
     """Note the rate that a scheduler multiplies, and the script's function of the factor."""
     if entry.base_rate is None and scheduler.base_lrs:
         base, function = scheduler.base_lrs[0], scheduler.lr_lambdas[0]
+        function = getattr(function, "__func__", function)  # of a method
         entry.base_rate = float(base) if isinstance(base, (int, float)) else None
         entry.rate_function = _line_of(function) if type(function) is FunctionType else None
         entry.is_changed = True

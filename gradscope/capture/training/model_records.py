@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 from weakref import ref
@@ -196,6 +196,36 @@ class Mode:
     """Line that set it to eval mode, or line of the call if that was not observed."""
     dropout: int
     batchnorm: int
+
+
+FROZEN, TRAINABLE, HELD = range(3)
+"""No parameter of a model requires grad; some do; an optimizer holds some of these."""
+
+
+@dataclass(slots=True)
+class Root:
+    """A module that was called from outside any other."""
+
+    module: ref[nn.Module]
+    name: str
+    """The script's name for it."""
+    mode_dependent: list[ref[nn.Module]] = field(default_factory=list)
+    is_recorded: bool = False
+    rank: int = FROZEN
+    ranked: int | None = None
+    """Number of backwards at the time its rank was computed."""
+
+
+@dataclass(slots=True)
+class Forwards:
+    """The calls of models since the last backward."""
+
+    rows: int | None = None
+    batch: str = ""
+    preference: tuple[int, bool] = (-1, False)
+    """Rank of the model whose batch is shown, and whether it was in training mode."""
+    modes: dict[str, Mode | None] = field(default_factory=dict)
+    """By model; None if its last call was in training mode."""
 
 
 class EvalModes:

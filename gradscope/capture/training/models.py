@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -25,9 +24,14 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations, receiver, stem
 from gradscope.capture.training.model_records import (
+    FROZEN,
+    HELD,
+    TRAINABLE,
     EvalModes,
+    Forwards,
     Mode,
     ModelRecords,
+    Root,
     depends_on_mode,
     models_of,
 )
@@ -53,43 +57,20 @@ _MOST_SOUGHT = 5
 """Maximum number of backward passes for which the calls of a model's parts are sought, as in the
 `training_step` of Lightning, which does not call the model itself."""
 
-_FROZEN, _TRAINABLE, _HELD = range(3)
-"""No parameter of a model requires grad; some do; an optimizer holds some of these."""
-
-
-@dataclass(slots=True)
-class Root:
-    """A module that was called from outside any other."""
-
-    module: ref[nn.Module]
-    name: str
-    """The script's name for it."""
-    mode_dependent: list[ref[nn.Module]] = field(default_factory=list)
-    is_recorded: bool = False
-    rank: int = _FROZEN
-    ranked: int | None = None
-    """Number of backwards at the time its rank was computed."""
-
-
-@dataclass(slots=True)
-class Forwards:
-    """The calls of models since the last backward."""
-
-    rows: int | None = None
-    batch: str = ""
-    preference: tuple[int, bool] = (-1, False)
-    """Rank of the model whose batch is shown, and whether it was in training mode."""
-    modes: dict[str, Mode | None] = field(default_factory=dict)
-    """By model; None if its last call was in training mode."""
-
 
 class Models:
     """The models that the script called, their names, and their modes."""
 
     def __init__(
-        self, guard: Guard, gradient_state: GradientState, locations: Locations, sites: Sites
+        self,
+        guard: Guard,
+        gradient_state: GradientState,
+        locations: Locations,
+        sites: Sites,
+        model_got: Callable[[Tensor], None],
     ) -> None:
         self._guard, self._gradient_state, self._locations = guard, gradient_state, locations
+        self._model_got = model_got
         self.records = ModelRecords(gradient_state, sites)
         self.eval_modes = EvalModes(guard, locations)
         self._known: dict[int, ref[nn.Module]] = {}
@@ -102,7 +83,7 @@ class Models:
         """By `id`: modules without parameters outside any model: losses, transforms."""
         self._first_bare: list[tuple[ref[nn.Module], str]] = []
         """The first of them with their names, as long as there are no models."""
-        self._top = _TRAINABLE
+        self._top = TRAINABLE
         """Highest rank of any model."""
         self._handle: RemovableHandle | None = None
         self._is_over = False
@@ -300,6 +281,8 @@ class Models:
             if first is not None:
                 forwards.rows, forwards.preference = first.shape[0], (rank, module.training)
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
+            if first is not None and module.training and rank >= self._top:
+                self._model_got(first)
         forwards.modes[root.name] = None if module.training else self._mode(root, frame)
         is_model = module.training and rank >= self._top
         if is_model and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
@@ -314,7 +297,7 @@ class Models:
             trainable = [one for one in module.parameters() if one.requires_grad]
             found = map(self._gradient_state.entry, trainable)
             is_held = any(entry is not None and entry.in_optimizer for entry in found)
-            root.rank = _HELD if is_held else _TRAINABLE if trainable else _FROZEN
+            root.rank = HELD if is_held else TRAINABLE if trainable else FROZEN
             self._top = max(self._top, root.rank)
         return root.rank
 

@@ -52,6 +52,8 @@ class Known:
     """Line of this function."""
     planned_steps: int | None = None
     """Number of steps that its scheduler is planned for; None without such a number."""
+    plateau: Line | None = None
+    """Line that made its `ReduceLROnPlateau`."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -76,6 +78,7 @@ class Known:
             base_rate=self.base_rate,
             rate_function=site_of(self.rate_function),
             planned_steps=self.planned_steps,
+            plateau_site=site_of(self.plateau),
         )
 
 

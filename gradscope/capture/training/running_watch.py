@@ -21,7 +21,7 @@ from gradscope.capture.training.guard import Function, Guard, Patches
 from gradscope.capture.training.loop_calls import Compilations, Loaders, Schedulers
 from gradscope.capture.training.pacing.budget import Budget
 from gradscope.capture.training.pacing.pace import Pace
-from gradscope.capture.training.pacing.step_patterns import Position
+from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
 from gradscope.capture.training.steps.by_hand import ByHand

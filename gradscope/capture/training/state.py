@@ -12,16 +12,19 @@ from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
+from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
-from gradscope.capture.training.models import Forwards, Models
+from gradscope.capture.training.model_records import Forwards
+from gradscope.capture.training.models import Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 
 if TYPE_CHECKING:
     from gradscope.capture.ranks.watch import RankWatch
     from gradscope.capture.training.pacing.pace import Pace
-    from gradscope.capture.training.pacing.step_patterns import Position
+    from gradscope.capture.training.pacing.positions import Position
     from gradscope.capture.training.step_captures import StepCaptures
     from gradscope.capture.training.steps.by_hand import ByHand
     from gradscope.capture.training.steps.steps import Steps
@@ -86,11 +89,19 @@ class TrainingState:
         self.locations = Locations()
         self.gradient_state = GradientState()
         self.event_log = EventLog()
-        self.models = Models(guard, self.gradient_state, self.locations, self.event_log.sites)
+        self.batches = Batches(guard)
+        self.models = Models(
+            guard,
+            self.gradient_state,
+            self.locations,
+            self.event_log.sites,
+            self.batches.model_got,
+        )
         self.optimizers = Optimizers(self.gradient_state, self.locations)
         self.scopes = Scopes()
-        self.batches = Batches(guard)
         self.shared_weights = SharedWeights(guard, self.locations, self.event_log)
+        self.unvarying_results = UnvaryingResults(self.event_log)
+        self.wrong_averages = WrongAverages(self.event_log)
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""

@@ -12,6 +12,7 @@ from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.command import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.execution import TELLING_SECONDS
+from gradscope.launch.program import Program
 from gradscope.phrasing import counted
 from gradscope.progress import tell_stage
 from gradscope.recording.finding import SkippedRule, Verdict
@@ -170,11 +171,23 @@ def _why_unwatched() -> str:
     return "never imported torch"
 
 
+def _only_defines_a_model(program: Program) -> bool:
+    """Return whether a script defines a module, and has no word of a training."""
+    if program.is_module:
+        return False
+    try:
+        source = Path(program.name).read_bytes()
+    except OSError:  # it changed its folder
+        return False
+    return b"nn.Module" in source and b"backward" not in source and b".fit(" not in source
+
+
 def _report_unobserved(
     planned: PlannedRun, recording: Recording | None, unobserved: Unobserved, *, is_told: bool
 ) -> ExitCode:
     """Report that no gradient was observed, and return the exit code of the check."""
-    error = unobserved.error(planned.program.name)
+    name = planned.program.name
+    error = unobserved.error(name)
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
         from gradscope.cli.run.judging import write_result
@@ -184,7 +197,12 @@ def _report_unobserved(
         pass
     elif planned.policy is None:
         # If child processes computed, the note says how to record them.
-        advice = f"; {error.help}" if unobserved.is_elsewhere else ""
+        if unobserved.is_elsewhere:
+            advice = f"; {error.help}"
+        elif recording is not None and _only_defines_a_model(planned.program):
+            advice = f"; to judge its model without training: gradscope inspect {name}"
+        else:
+            advice = ""
         show_note(f"{error.what}{advice}")
     else:
         show_error(error)

@@ -4,6 +4,7 @@ from typing import cast
 
 import typer
 
+from gradscope.cli.shell.meant_command import meant
 from gradscope.errors import GradscopeError
 
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
@@ -16,4 +17,7 @@ def worded(error: Exception) -> GradscopeError:
     text = text.replace(": Value error, ", ": ").removesuffix(".")
     context = getattr(error, "ctx", None)
     page = f"{context.command_path} -h" if context is not None else "gradscope -h"
-    return GradscopeError(text[:1].lower() + text[1:], help=page)
+    text = text[:1].lower() + text[1:]
+    if (instead := meant(text)) is not None:
+        return GradscopeError(text.partition(" (Possible")[0], help=instead)
+    return GradscopeError(text, help=page)

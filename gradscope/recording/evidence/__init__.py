@@ -34,6 +34,7 @@ from gradscope.recording.evidence.forward import (
     ForwardStat,
     HorizonRecord,
     LogitRecord,
+    OwnSimilarityRecord,
     PartialNormRecord,
     PathCutRecord,
     RouterRecord,
@@ -41,6 +42,8 @@ from gradscope.recording.evidence.forward import (
     SoftmaxRecord,
     UnitRecord,
     ZeroDerivativeRecord,
+    ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
@@ -126,6 +129,7 @@ EVIDENCE: tuple[type, ...] = (
     OptimizerRecord,
     OverfitRecord,
     OverwrittenRecord,
+    OwnSimilarityRecord,
     PaddingRecord,
     ParameterPlacement,
     PartialNormRecord,
@@ -159,5 +163,7 @@ EVIDENCE: tuple[type, ...] = (
     WithheldRecord,
     WrappedModel,
     ZeroDerivativeRecord,
+    ZeroLabelRecord,
+    ZeroQuotientRecord,
 )
 """Every kind, in the order of their tables in a file."""

@@ -119,6 +119,43 @@ class ComparisonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSimilarityRecord:
+    """A cross-entropy of the similarities of examples to each other, and to themselves."""
+
+    table: ClassVar[str] = "own_similarity"
+    site: int | None
+    rows: int
+    largest: int
+    """Number of rows of which no other similarity is larger than that to itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroQuotientRecord:
+    """A division of whole numbers in an inspected forward that gave 0, and became a float."""
+
+    table: ClassVar[str] = "zero_quotient"
+    site: int | None
+    elements: int
+    """Number of dividends, which are not in ascending order."""
+    largest: float
+    """Largest dividend."""
+    divisor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroLabelRecord:
+    """A loss of margins whose labels are 0 and 1, and not -1 and 1."""
+
+    table: ClassVar[str] = "zero_label"
+    site: int | None
+    operation: str
+    """torch's name of the loss; `hinge` of one that is written by hand."""
+    labels: int
+    zeros: int
+    """Number of labels that are 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonRecord:
     """A recurrent layer: how strongly its last output depends on its input at each time step."""
 

@@ -96,11 +96,11 @@ class InitialisationRecord:
     """Name, as `normal_`."""
 
 
-LeafOrigin = Literal["attribute", "computed", "input", "forward", "late"]
+LeafOrigin = Literal["attribute", "computed", "input", "forward", "late", "script"]
 """`attribute`: stored by a module under an attribute that torch does not register; `computed`: an
 attribute stores a result computed from it before the forward; `input`: part of the batch;
 `forward`: a parameter made anew in every forward; `late`: a parameter that the first forward added
-to the model."""
+to the model; `script`: constants that a script makes before its loop, and holds itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

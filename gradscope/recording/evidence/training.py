@@ -90,7 +90,7 @@ class TrainedOptimizer:
 
     table: ClassVar[str] = "trained_optimizer"
     later_columns: ClassVar[frozenset[str]] = frozenset(
-        {"joined", "rested", "base_rate", "rate_function", "planned_steps"}
+        {"joined", "rested", "base_rate", "rate_function", "planned_steps", "plateau_site"}
     )
     class_name: str
     family: OptimizerFamily
@@ -115,6 +115,8 @@ class TrainedOptimizer:
     planned_steps: int | None = None
     """Number of steps that its learning-rate scheduler is planned for; None without such a number.
     """
+    plateau_site: int | None = None
+    """Line that made its `ReduceLROnPlateau`; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

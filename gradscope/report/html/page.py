@@ -95,7 +95,7 @@ SERVED_STYLE = "served"
 """Scripts and style of pages that a server keeps current."""
 
 _ASSETS = files("gradscope.report.html") / "assets"
-_OPTION = re.compile(r"--[a-z][a-z-]*(?: \d+| N\b)?")
+_UNBROKEN = re.compile(r"--[a-z][a-z-]*(?: \d+| N\b)?|\d[\d.,]* %")
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
@@ -158,9 +158,9 @@ def plotly_script() -> str:
     return script
 
 
-def unbroken_options(text: str) -> Markup:
-    """Return text as HTML that never breaks a line inside `--step 3`."""
-    return Markup(_OPTION.sub(r'<span class="option">\g<0></span>', str(escape(text))))
+def unbroken(text: str) -> Markup:
+    """Return text as HTML that never breaks a line inside `--step 3` or `5 %`."""
+    return Markup(_UNBROKEN.sub(r'<span class="unbroken">\g<0></span>', str(escape(text))))
 
 
 def _rendered(
@@ -174,7 +174,7 @@ def _rendered(
         lstrip_blocks=True,
     )
     environment.filters["plain"] = plain
-    environment.filters["unbroken_options"] = unbroken_options
+    environment.filters["unbroken"] = unbroken
     environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
     styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
     text = environment.get_template(template).render(

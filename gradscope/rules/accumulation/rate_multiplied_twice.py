@@ -15,6 +15,8 @@ _SAME = 1e-4
 """Largest relative difference of two learning rates that count as equal."""
 _LEAST = 10
 """Number of steps below which nothing is judged."""
+_STANDSTILL = 0.01
+"""Base rate, and so share of the rate that was meant, at which a training hardly moves."""
 _LARGEST_BASE = 0.5
 """Base rates above it are factors themselves: of a schedule that is meant to give the rate."""
 
@@ -34,7 +36,8 @@ class RateMultipliedTwice(Rule):
     How it is measured:
         The highest learning rate of all steps of an optimizer is the square of the rate that the
         `LambdaLR` multiplies, to four digits. That rate is below one half. At least ten steps
-        are needed, and the highest rate is not that of the last step alone, as in a warm-up.
+        are needed, and the highest rate is not that of the last step alone, as in a warm-up. It is
+        an error if the rate is at most a hundredth of what was meant.
 
     How to fix it:
         Return the factor alone, which is 1 for the full rate. Or give the optimizer `lr=1.0`.
@@ -71,6 +74,7 @@ class RateMultipliedTwice(Rule):
             call_site = None if call is None else call.site
             yield self.finding(
                 context,
+                severity="error" if base <= _STANDSTILL else self.level,
                 message=(
                     f"the learning rate of {series.name} is at most {short(highest)} instead of "
                     f"{short(base)}: LambdaLR multiplies the rate by its function, which returns "

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
@@ -15,10 +15,13 @@ from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.helpers.leftovers import is_mean
 from gradscope.rules.rule import Rule
 
+_LEAST_DIVISOR = 3
+"""Number of micro-batches from which on steps after all but one differ from steps after each two.
+"""
 _SCALINGS = frozenset({"DivBackward0", "MulBackward0"})
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
 
@@ -29,7 +32,8 @@ class ScaledWithoutAccumulation(Rule):
 
     What it finds:
         `(loss / k).backward()` as in gradient accumulation, but with `optimizer.step()` after each
-        micro-batch, for example because of wrong indentation.
+        micro-batch, for example because of wrong indentation. Or after each but the kth, because
+        `if (i + 1) % k:` lacks `== 0`.
 
     Why it matters:
         With SGD the effective learning rate is 1/k of the configured one. With every optimizer the
@@ -39,6 +43,10 @@ class ScaledWithoutAccumulation(Rule):
         Nearly all steps of an optimizer have one pass, from one line, of a mean loss divided by the
         same integer k. In addition, gradients are zeroed only every kth step, or the line of the
         backward, or that of the division in a captured step, mentions accumulation.
+
+        It is an error if, from the second step on, each step has one pass, but every (k - 1)th has
+        two, for a k of at least 3, in `share` of at least `least_periods` such periods: then all
+        micro-batches but the kth make a step.
 
     How to fix it:
         Step and zero after every k-th micro-batch, or do not divide the loss.
@@ -60,36 +68,81 @@ class ScaledWithoutAccumulation(Rule):
     share: float = 0.9
     """Share of an optimizer's steps with one pass of such a loss, 0 to 1. Chosen: nearly all."""
 
+    least_periods: int = 2
+    """Number of periods of k micro-batches that are needed. Chosen: one may be chance."""
+
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that divides for nothing."""
         divisors: dict[tuple[int, ...], int] = {}
-        affected = []
+        each, all_but_one = [], []
         for series in context.shared(Windows).series:
-            one_affected, divisor = self._affected(context, series)
-            if one_affected is not None and _is_meant(context, one_affected, divisor):
-                divisors[series.optimizers] = divisor
-                affected.append(one_affected)
-        for group in by_line(affected, lambda window: window.passes[-1].site):
-            divisor = divisors[group.affected[0].series.optimizers]
-            yield self.finding(
-                context,
-                message=(
-                    f"the loss is divided by {divisor}, but every micro-batch makes its own step, "
-                    f"in {group.text}"
-                ),
-                remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
-                site=group.site,
-                related=(context.related(group.first.step.site, "the step after each of them"),),
-                parameters=group.parameters,
-                evidence={
-                    "loss_divided_by": divisor,
-                    "passes_each_step": 1,
-                    "steps_concerned": group.step_count,
-                    "steps": group.judged,
-                },
-                count=group.step_count,
-                step=group.first.step.step,
-            )
+            skipping = self._skipping(series)
+            found, divisor = self._affected(context, series) if skipping is None else skipping
+            divisors[series.optimizers] = divisor
+            if found is not None and skipping is not None:
+                all_but_one.append(found)
+            elif found is not None and _is_meant(context, found, divisor):
+                each.append(found)
+        for affected, is_each in ((each, True), (all_but_one, False)):
+            for group in by_line(affected, lambda window: window.passes[-1].site):
+                divisor = divisors[group.affected[0].series.optimizers]
+                yield self._finding(context, group, divisor, is_each=is_each)
+
+    def _finding(
+        self, context: RuleContext, group: Group, divisor: int, *, is_each: bool
+    ) -> Finding:
+        how = (
+            f"every micro-batch makes its own step, in {group.text}"
+            if is_each
+            else f"{divisor - 1} of {divisor} micro-batches make a step of their own, and only the "
+            f"last of them does not"
+        )
+        after = f"every {divisor} micro-batches" + ("" if is_each else ": `if (i + 1) % k == 0:`")
+        return self.finding(
+            context,
+            message=f"the loss is divided by {divisor}, but {how}",
+            remedy=f"step and zero after {after}, or do not divide",
+            site=group.site if is_each else group.first.step.site,
+            related=(
+                context.related(group.first.step.site, "the step after each of them")
+                if is_each
+                else context.related(group.site, "the backward of each micro-batch"),
+            ),
+            severity="warning" if is_each else "error",
+            parameters=group.parameters,
+            evidence={
+                "loss_divided_by": divisor,
+                "passes_each_step": 1,
+                "steps_concerned": group.step_count,
+                "steps": group.judged,
+            },
+            count=group.step_count,
+            step=group.first.step.step,
+        )
+
+    def _skipping(self, series: Series) -> tuple[AffectedWindows, int] | None:
+        """Return the steps after all micro-batches but the kth, and k, None if it is not so."""
+        windows = series.windows
+        if any(one.count > 1 or one.resumes for one in windows[1:]):
+            windows = tuple(takewhile(lambda one: one.count == 1 and not one.resumes, windows[1:]))
+        else:
+            windows = windows[1:]
+        divisors = {_divisor(event.divided) for one in windows for event in one.passes}
+        sites = {event.site for one in windows for event in one.passes}
+        if len(divisors) != 1 or len(sites) != 1:
+            return None
+        divisor = next(iter(divisors))
+        sizes = [len(one.passes) for one in windows]
+        period = divisor - 1
+        if divisor < _LEAST_DIVISOR or len(sizes) < self.least_periods * period:
+            return None
+        fits = max(
+            sum(size == (2 if at % period == start else 1) for at, size in enumerate(sizes))
+            for start in range(period)
+        )
+        if fits < self.share * len(sizes) or not all(is_mean(one.passes) for one in windows):
+            return None
+        return AffectedWindows(series=series, windows=windows, judged=series.step_count), divisor
 
     def _affected(self, context: RuleContext, series: Series) -> tuple[AffectedWindows | None, int]:
         """Return the steps with one pass of a divided loss, and the divisor."""

@@ -18,14 +18,16 @@ class WeightsKeptByReference(Rule):
 
     What it finds:
         A moving average that begins with `p.data`, with `state_dict()` or with the model itself
-        instead of a copy. And a state that is kept by `best = model.state_dict()` and restored
-        after further steps.
+        instead of a copy. A state that is kept by `best = model.state_dict()` and restored after
+        further steps. And `target = network`, which is no second network: the state that it takes
+        over by `target.load_state_dict(network.state_dict())` is its own.
 
     Why it matters:
         `state_dict()` and `.data` return tensors that share the memory of the weights. The average
         is an average of the weights with themselves: an evaluation with it shows the weights as
         they are. `average.mul_(d).add_(p, alpha=1 - d)` even shrinks the weights in every step.
-        A restored state is that of the last step, not the best one.
+        A restored state is that of the last step, not the best one. A target network moves with
+        every step of the network, and synchronising the two does nothing.
 
     How it is measured:
         In captured steps the rule follows sums of multiples of tensors that are computed outside of
@@ -34,7 +36,8 @@ class WeightsKeptByReference(Rule):
         write of such a sum. It does not report a line that averages any other tensor, too, as of a
         target network that shares a part with the model. A restored state is reported if all of its
         weights have the memory of the module that restores them, and an optimizer has made a step
-        since `state_dict()` returned them.
+        since `state_dict()` returned them. A target is reported if a line loads the state of one
+        module into another that has the same memory.
 
     How to fix it:
         Copy what is kept: `{name: value.clone() for name, value in model.state_dict().items()}`, or
@@ -64,7 +67,14 @@ class WeightsKeptByReference(Rule):
         for event in only(SharedWeightsEvent, context.shared(Windows).events):
             name = f"{event.subject} " if event.subject else "what is kept "
             weights = counted(event.parameters, "weight")
-            if event.restored:
+            remedy = "keep a copy: value.clone() for each tensor, or copy.deepcopy"
+            if event.same:
+                told = (
+                    f"{name}is no copy: it shares {weights} with the network whose state it takes "
+                    "over, so each step moves both"
+                )
+                remedy = "make a copy: copy.deepcopy(…), or a second network of the class"
+            elif event.restored:
                 told = (
                     f"{name}shares the memory of {weights}: {counted(event.steps, 'step')} later, "
                     "restoring it changes nothing"
@@ -76,7 +86,7 @@ class WeightsKeptByReference(Rule):
             yield self.finding(
                 context,
                 message=told,
-                remedy="keep a copy: value.clone() for each tensor, or copy.deepcopy",
+                remedy=remedy,
                 site=event.site,
                 evidence={"parameters": event.parameters, "restored": event.restored},
                 count=event.parameters,

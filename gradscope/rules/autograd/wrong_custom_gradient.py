@@ -11,7 +11,7 @@ from gradscope.analysis.reach import (
     Reach,
 )
 from gradscope.phrasing import counted, short, times_text
-from gradscope.recording.events import GradientHooksEvent, event_of, only
+from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, event_of, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
@@ -38,7 +38,8 @@ class WrongCustomGradient(Rule):
         `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise; a
         function that is named after gradient reversal and hands the gradient on with its sign; and
         a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`. In a
-        run, also hooks on parameters that a script registers again in every epoch or step.
+        run, also hooks on parameters that a script registers again in every epoch or step, and
+        hooks that leave only one sign of the gradient, as `clamp(gradient, 0, limit)` does.
 
     Why it matters:
         autograd does not check a custom backward. All layers below the function are trained with
@@ -57,7 +58,10 @@ class WrongCustomGradient(Rule):
         before. Checkpoints are judged in training runs, too. Reversal is tried with a gradient of
         ones. The terms of a straight-through estimator are read from the line that detaches one of
         them. In every tenth step, the hooks of the same code on the parameters of optimizers are
-        counted. Hooks that return nothing change no gradient and are left out.
+        counted. Hooks that return nothing change no gradient and are left out. A hook leaves one
+        sign if, in `least_reads` of these steps, no gradient of its parameters, at least
+        `least_parameters`, has an element of the other sign, and `least_zeros` of all elements are
+        exactly 0.
 
     How to fix it:
         Write down the derivative of what forward computes, multiply it by the gradient that
@@ -106,6 +110,13 @@ class WrongCustomGradient(Rule):
     """
     least_growths: int = 2
     """Number of counts, ten steps apart, that find more of them than the one before (chosen)."""
+    least_reads: int = 3
+    """Number of reads, ten steps apart, of gradients with hooks (chosen)."""
+    least_parameters: int = 3
+    """Number of parameters with the hook. Chosen: the weight and the bias of one layer may have
+    gradients of one sign."""
+    least_zeros: float = 0.1
+    """Share of elements, 0 to 1, that such a hook sets to 0. Chosen: half of them are expected."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -137,6 +148,36 @@ class WrongCustomGradient(Rule):
                 count=hooks.parameters,
                 step=hooks.step,
             )
+
+        for signs in only(OneSignedHookEvent, map(event_of, context.recording.events)):
+            yield from self._of_one_sign(context, signs)
+
+    def _of_one_sign(self, context: RuleContext, signs: OneSignedHookEvent) -> Iterator[Finding]:
+        limit = self.least_zeros * signs.elements
+        if signs.counts < self.least_reads or signs.parameters < self.least_parameters:
+            return
+        context.measured(self.code, "zeros", signs.zeros, limit, site=signs.site)
+        if signs.zeros < limit:
+            return
+        sign, way = ("negative", "down") if signs.positive else ("positive", "up")
+        yield self.finding(
+            context,
+            message=(
+                f"this gradient hook leaves no {sign} element in the gradients of "
+                f"{counted(signs.parameters, 'parameter')}: {signs.zeros:,} of "
+                f"{signs.elements:,} are 0, and steps move weights {way} only"
+            ),
+            remedy="keep both signs, as `clamp(gradient, -limit, limit)` does",
+            site=signs.site,
+            evidence={
+                "parameters": signs.parameters,
+                "zeros": signs.zeros,
+                "limit": limit,
+                "elements": signs.elements,
+            },
+            count=signs.parameters,
+            step=signs.step,
+        )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every function, and for every line with checkpoints."""

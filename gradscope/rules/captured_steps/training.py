@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from math import isclose, isfinite
+from math import isfinite
 
 from gradscope.analysis.run_optimizers import are_alike
 from gradscope.analysis.surroundings import StepBefore, Surroundings
@@ -22,15 +22,15 @@ from gradscope.recording.events import (
 )
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
-from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
+from gradscope.rules.captured_steps.fates import Fate, fates_of
 from gradscope.rules.captured_steps.losses import all_losses, losses_before, losses_from
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 
-_ALIVE = REACHES.index("gradient")
 _SOUGHT = 20
 """Maximum number of consecutive steps that a scaler skips until it finds its scale, which it halves
 each time.
@@ -50,23 +50,6 @@ class Stepper:
     """Line that made it, or the script's line that led to it."""
     parameters: frozenset[str]
     """Names of the parameters that it holds."""
-
-
-@dataclass(slots=True)
-class _Fate:
-    """What became of a parameter."""
-
-    last_alive: int = -1
-    """Last step with a gradient other than zero; -1 if there is none."""
-    first_norm: float | None = None
-    """Norm of the weights at the first step."""
-    moved: bool = False
-
-    def weigh(self, norm: float) -> None:
-        """Add the norm of the weights at one step."""
-        if self.first_norm is None:
-            self.first_norm = norm
-        self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,27 +381,5 @@ class Training:
         return Counter(record.name for record in self.recording.parameters)
 
     @cached_property
-    def _fates(self) -> dict[str, _Fate]:
-        """By name: what became of the parameters, by all that was measured."""
-        found = {record.name: _Fate() for record in self.recording.parameters}
-        norms = norms_of(self.recording)
-        rows = zip(norms.parameters, norms.steps, norms.reaches, strict=True)
-        alive = {parameter: step for parameter, step, reach in rows if reach == _ALIVE}
-        last = dict(zip(norms.parameters, norms.weights, strict=True))
-        first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
-        for record in self.recording.parameters:
-            fate = found[record.name]
-            # Models that replace each other in a variable share their names.
-            fate.last_alive = max(fate.last_alive, alive.get(record.index, -1))
-            for norm in (first.get(record.index), last.get(record.index)):
-                if norm is not None and norm != NOT_MEASURED:
-                    fate.weigh(norm)
-        for captured in self.recording.captured_steps:
-            own = captured.recording.parameters
-            for stat in captured.recording.parameter_stats:
-                fate = found.setdefault(own[stat.parameter].name, _Fate())
-                if stat.weight_norm is not None:
-                    fate.weigh(stat.weight_norm)
-                if stat.reach == "gradient":
-                    fate.last_alive = max(fate.last_alive, captured.step)
-        return found
+    def _fates(self) -> dict[str, Fate]:
+        return fates_of(self.recording)

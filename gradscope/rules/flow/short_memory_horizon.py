@@ -14,10 +14,15 @@ from gradscope.rules.helpers.recurrence import FADED, Memory, fadings, memories
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
+_FORGET = "initialise the forget gate's bias to 1 to 3 (the second quarter of"
+_UPDATE = "initialise the update gate's bias to 1 to 3 (the second third of"
 _REMEDIES = {
-    "LSTM": "initialise the forget gate's bias to 1 to 3 (the second quarter of `bias_hh_l0`)",
-    "GRU": "initialise the update gate's bias to 1 to 3 (the second third of `bias_hh_l0`)",
+    "LSTM": f"{_FORGET} `bias_hh_l0`)",
+    "LSTMCell": f"{_FORGET} `bias_hh`)",
+    "GRU": f"{_UPDATE} `bias_hh_l0`)",
+    "GRUCell": f"{_UPDATE} `bias_hh`)",
 }
+_LAYERS = ("LSTM", "GRU", "RNN")
 _PLAIN = "initialise the recurrent weights with `nn.init.orthogonal_`, or use an LSTM or GRU"
 
 _SMALLEST = 300
@@ -89,9 +94,7 @@ class ShortMemoryHorizon(Rule):
             return reason
         # Loops are judged by the step itself; layers need the probe.
         classes = {module.class_name for module in context.recording.modules}
-        is_judged = any(True for _ in self.check(context)) or classes.isdisjoint(
-            (*_REMEDIES, "RNN")
-        )
+        is_judged = any(True for _ in self.check(context)) or classes.isdisjoint(_LAYERS)
         return None if is_judged else reason
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -126,7 +129,7 @@ class ShortMemoryHorizon(Rule):
                 f"the loop remembers about {FADED / slope:.0f} steps: 1 % of the gradient remains "
                 f"after these, and {_left(found.decades)} of it after {len(found.calls)}"
             ),
-            remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
+            remedy=_remedy_of_loop(_class_of(context, last)),
             site=_called_at(context, last),
             severity=self._severity(FADED / slope, found.decades),
             evidence={
@@ -179,7 +182,7 @@ class ShortMemoryHorizon(Rule):
                 f"the loop remembers about {horizon:.0f} steps: 1 % of the gradient remains after "
                 f"these, and {_left(-trend.decades)} of it after {len(trend.matched)}"
             ),
-            remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
+            remedy=_remedy_of_loop(position.what),
             site=position.call_site,
             related=related_lines(context, position),
             severity=self._severity(horizon, -trend.decades),
@@ -191,6 +194,19 @@ class ShortMemoryHorizon(Rule):
                 "decades_per_step": -trend.slope,
             },
         )
+
+
+def _remedy_of_loop(class_name: str) -> str:
+    opening = _REMEDIES.get(class_name, _PLAIN)
+    return f"{opening}, or use all states (their mean, or attention), not only the last"
+
+
+def _class_of(context: RuleContext, node: NodeRecord) -> str:
+    """Return the class of the module that makes a call."""
+    if node.module_call is None:
+        return ""
+    call = context.recording.calls[node.module_call]
+    return context.recording.modules[call.module].class_name
 
 
 def _called_at(context: RuleContext, node: NodeRecord) -> Site | None:

@@ -1,7 +1,7 @@
 """GS214: the layer that feeds the loss is frozen."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
@@ -31,7 +31,8 @@ class FrozenHead(Rule):
         Of the other layers no more than `most_frozen` may be frozen, unless the head replaced
         another module and is the only replacement that is frozen, or has weights that nothing
         loaded while those of frozen layers were loaded. A head that a line of its own freezes is
-        fixed on purpose. A module that returns the loss itself is no head.
+        fixed on purpose. A module that returns the loss itself is no head. It is an error if the
+        head has weights that nothing loaded, and a warning otherwise.
 
     How to fix it:
         Freeze the backbone before the head is replaced, or give the head its
@@ -87,7 +88,8 @@ class FrozenHead(Rule):
             return
         is_new = frozen > 0 and _is_left_random(context, layers, head.module)
         if replaced is not None or is_new or frozen <= self.most_frozen * len(others):
-            yield self._finding(context, head, layers, frozen, replaced)
+            finding = self._finding(context, head, layers, frozen, replaced)
+            yield replace(finding, severity="error") if is_new else finding
 
     def _finding(
         self,

@@ -87,7 +87,7 @@ class GradientCut(Rule):
     code: ClassVar[str] = "GS201"
     name: ClassVar[str] = "gradient-cut"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", keeps_parameters=True)
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 

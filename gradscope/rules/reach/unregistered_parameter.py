@@ -28,7 +28,10 @@ class UnregisteredParameter(Rule):
         Leaves of the graph that require grad and belong to the model without being registered:
         modules in a plain list, tuple or dictionary; a tensor stored as a plain attribute or as a
         buffer; the result of a computation on a parameter, as in `self.scale = nn.Parameter(…) *
-        0.02` or `nn.Parameter(…).cuda()`; and parameters that the forward creates in each call.
+        0.02` or `nn.Parameter(…).cuda()`; and parameters that the forward creates in each call. In
+        a script also constants that it makes before its loop and uses in the loss, such as learned
+        weights of the loss's terms, `torch.zeros(2, requires_grad=True)`, if no optimizer holds
+        them.
 
     Why it matters:
         They get gradients, but no optimizer over `model.parameters()` ever updates them. They are
@@ -39,7 +42,9 @@ class UnregisteredParameter(Rule):
         the leaves of the first graph that are no parameters, and for results computed from them
         before the forward. There is no threshold. It skips leaves that the optimizer holds, leaves
         outside the model, such as those of a loss module, and tensors that the forward creates to
-        differentiate with respect to them.
+        differentiate with respect to them. Constants of a script are those of `zeros`, `ones`,
+        `full`, `tensor` and `nn.Parameter` which no module uses and whose values and gradients the
+        script neither writes nor reads.
 
     How to fix it:
         Store modules in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or
@@ -77,6 +82,8 @@ class UnregisteredParameter(Rule):
         """Yield a finding for every attribute, and every line that makes parameters."""
         groups: dict[object, list[LeafRecord]] = {}
         for leaf in context.recording.evidence_of(LeafRecord):
+            if leaf.origin == "script" and _is_given_to_module(context, leaf):
+                continue
             if leaf.origin != "input" and not _is_cut_off(context, leaf):
                 site = leaf_site(context, leaf)
                 key = (leaf.owner, leaf.attribute) if leaf.attribute else site
@@ -121,6 +128,11 @@ def _is_cut_off(context: RuleContext, leaf: LeafRecord) -> bool:
     users = {user.index for user in context.consumers(leaf.node)}
     stops = context.shared(Reach).stops
     return leaf.origin == "forward" and any(users <= stop.joins for stop in stops)
+
+
+def _is_given_to_module(context: RuleContext, leaf: LeafRecord) -> bool:
+    """Return whether a module uses a leaf, as it uses its input."""
+    return any(user.module_call is not None for user in context.consumers(leaf.node))
 
 
 def _replacement(context: RuleContext, leaf: LeafRecord) -> Site | None:
@@ -168,6 +180,11 @@ def _message(leaves: list[LeafRecord]) -> str:
     if first.origin == "late":
         late = "an earlier optimizer does not hold them"
         return f"{_listed(leaves)}: made in the first forward, {late}"
+    if first.origin == "script":
+        verb, them = ("requires", "it") if number == 1 else ("require", "them")
+        return (
+            f"{_listed(leaves)} {verb} grad, but no optimizer holds {them}: no step changes {them}"
+        )
     if first.origin == "computed":
         return _message_of_computed(leaves)
     if first.container == "buffer":
@@ -196,6 +213,8 @@ def _listed(leaves: list[LeafRecord]) -> str:
 
 
 def _remedy(leaf: LeafRecord) -> str:
+    if leaf.origin == "script":
+        return f"give it to the optimizer: `[*model.parameters(), {leaf.name}]`"
     if leaf.origin in ("forward", "late"):
         return "create it once in `__init__` and assign it to an attribute of the module"
     if leaf.origin == "computed" and leaf.container in ("Tensor", "buffer", "Parameter"):

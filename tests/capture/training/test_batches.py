@@ -223,6 +223,61 @@ def test_batch_without_indices_is_described(run, workers, bad):
     assert batch.digest == digest.hexdigest()
 
 
+def of_plain_tensors(x, y, *, every=1, prepare=lambda inputs: inputs):
+    """Return a loop over rows of tensors in a drawn order, without a data loader."""
+
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+        for turn, rows in enumerate(order_of(x)):
+            inputs = prepare(x[rows])
+            nn.functional.mse_loss(model(inputs)[:, 0], y[rows]).backward()
+            if turn % every == every - 1:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return loop
+
+
+def order_of(x):
+    draw = torch.Generator().manual_seed(1)
+    return torch.randperm(len(x), generator=draw).split(4)
+
+
+def digest_of(tensor):
+    return hashlib.blake2b(tensor.numpy().tobytes(), digest_size=4).hexdigest()
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("bad", [300.0, math.nan])
+def test_rows_of_a_plain_tensor_are_described(run, bad, every):
+    data = Samples(bad, count=480)
+    loop = of_plain_tensors(data.x, data.x.nan_to_num().sum(1).clamp(-5, 5), every=every)
+    batches = [data.x[rows] for rows in order_of(data.x)]
+    step = next(turn for turn, rows in enumerate(order_of(data.x)) if BAD in rows) // every
+    inputs = batches[step * every : (step + 1) * every]
+    named = run(loop, room=Room.of("256MB")).recording.evidence_of(BatchIdentity)
+    found = [one for one in named if one.step == step]
+    assert [one.digest for one in found] == list(map(digest_of, inputs))
+    assert sum(one.nan for one in found) == (4 if math.isnan(bad) else 0)
+    assert {(one.indices, one.loader) for one in found} == {((), "")}
+
+
+def test_inputs_that_carry_a_graph_are_not_held(run):
+    data = Samples()
+    held = []
+
+    def prepare(inputs):
+        scaled = inputs * torch.ones(1, requires_grad=True)
+        held.append(weakref.ref(scaled))
+        return scaled
+
+    found, _ = batches_of(run, of_plain_tensors(data.x, data.x.sum(1), prepare=prepare))
+    assert found == []
+    assert sum(one() is not None for one in held) == 0
+
+
 def test_large_and_odd_tensors_are_read_as_torch_reads_them():
     draw = torch.Generator().manual_seed(0)
     large = torch.randn(3, 2**20, generator=draw).t()

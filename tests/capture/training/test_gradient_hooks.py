@@ -57,3 +57,61 @@ def test_hooks_that_are_removed_or_that_change_nothing_are_not_found(hook, each_
 @pytest.mark.parametrize(("steps", "found"), [(30, 0), (31, 1)])
 def test_it_takes_four_hooks(steps, found, tmp_path):
     assert len(said(tmp_path, HALVES, AGAIN, steps=steps)) == found
+
+
+SIGNED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 2))
+for parameter in [*model.parameters()][{hooked}]:
+    parameter.register_hook(
+        {hook}
+    )
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range({steps}):
+    optimizer.zero_grad()
+    features = torch.randn(16, 6)
+    nn.functional.cross_entropy(model(features), (features[:, 0] > 0).long()).backward()
+    optimizer.step()
+"""
+
+
+def of_one_sign(tmp_path, hook, *, hooked=":", steps=25):
+    script = tmp_path / "script.py"
+    script.write_text(SIGNED.format(hook=hook, hooked=hooked, steps=steps))
+    return [one for one in findings_of_script(script, tmp_path) if one.rule == "GS505"]
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "lambda grad: torch.clamp(grad, 0, 1)",
+        "lambda grad: torch.relu(grad)",
+        "lambda grad: grad.clamp(max=0.0)",
+    ],
+)
+def test_hook_that_leaves_one_sign_is_an_error_at_its_line(hook, tmp_path):
+    (finding,) = of_one_sign(tmp_path, hook)
+    assert finding.severity == "error"
+    assert finding.location.source == hook
+    evidence = dict(finding.evidence)
+    assert evidence["parameters"] == 4
+    assert evidence["zeros"] > evidence["limit"]
+
+
+@pytest.mark.parametrize(
+    ("hook", "chosen"),
+    [
+        ("lambda grad: grad.clamp(-1e-4, 1e-4)", {}),
+        ("lambda grad: grad * (grad.abs() > 1e-3)", {}),
+        ("lambda grad: torch.zeros_like(grad)", {}),
+        ("lambda grad: torch.nan_to_num(grad)", {}),
+        ("lambda grad: torch.clamp(grad, 0, 1)", {"hooked": "2:"}),
+        ("lambda grad: torch.clamp(grad, 0, 1)", {"steps": 20}),
+    ],
+    ids=["both", "sparse", "nothing", "NaN", "one layer", "too short"],
+)
+def test_other_hooks_are_not_found(hook, chosen, tmp_path):
+    assert of_one_sign(tmp_path, hook, **chosen) == []

@@ -135,10 +135,10 @@ def test_a_missing_package_is_told(missing, monkeypatch):
     assert caught.value.help == "pip install plotly jinja2"
 
 
-def test_an_option_is_never_broken_and_stays_text():
-    options = (Fact("tensors", f"report --step 3 {HOSTILE}"),)
+def test_an_option_and_a_percentage_are_never_broken_and_stay_text():
+    options = (Fact("tensors", f"report --step 3, at most 5 % {HOSTILE}"),)
     page = html.fromstring(render_page([tab(texts=PageTexts(heading="h", facts=options))], "p"))
     (shown,) = page.xpath("//dl[@class='facts']//dd")
-    assert shown.text_content() == f"report --step 3 {HOSTILE}"
-    assert [one.text for one in shown.xpath("span[@class='option']")] == ["--step 3"]
+    assert shown.text_content() == f"report --step 3, at most 5 % {HOSTILE}"
+    assert [one.text for one in shown.xpath("span[@class='unbroken']")] == ["--step 3", "5 %"]
     assert not shown.xpath(".//script | .//img")

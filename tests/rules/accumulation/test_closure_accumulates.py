@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.accumulation.runs import Run
 from tests.rules.watching import findings_of
 
@@ -57,7 +58,7 @@ def test_closures_that_zero_are_right(chosen):
     assert not said(loop(**chosen))
 
 
-@pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("line_search", some_on_push([None, "strong_wolfe"], {0}))
 @pytest.mark.parametrize("zeroes", [True, False])
 def test_lbfgs_of_torch(zeroes, line_search, tmp_path):
     def train():

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.accumulation.loops.two_players import LOOPS, SICK, players
 from tests.rules.watching import findings_of
 
@@ -18,7 +19,7 @@ def backwards(name):
     return [number for number, line in enumerate(lines, start) if ".backward()" in line]
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", some_on_push(SICK, 2))
 def test_the_backward_that_leaves_the_gradients_is_named(name, tmp_path):
     (found,) = told(name, tmp_path)
     assert found.severity == "error"
@@ -29,7 +30,7 @@ def test_the_backward_that_leaves_the_gradients_is_named(name, tmp_path):
     assert len(found.related) == 2 + len(entries)
 
 
-@pytest.mark.parametrize("name", sorted(LOOPS.keys() - SICK))
+@pytest.mark.parametrize("name", some_on_push(sorted(LOOPS.keys() - SICK), 3))
 def test_loops_that_keep_the_losses_apart_are_fine(name, tmp_path):
     assert not told(name, tmp_path)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 
@@ -62,7 +63,7 @@ def last(kept, weights):
     kept[:] = [[one.grad for one in weights]]
 
 
-@pytest.mark.parametrize("use", [flat, difference])
+@pytest.mark.parametrize("use", some_on_push([flat, difference], {0}))
 @pytest.mark.parametrize("zero", [True, False])
 def test_references_are_an_error(tmp_path, use, zero):
     (found,) = said(tmp_path, references, use=use, zero=zero)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.run_trainings import keeping
 from tests.rules.watching import findings_of
 
@@ -102,7 +103,7 @@ def told(loop, folder):
     return [one for one in findings_of(loop, folder) if one.rule == "GS315"]
 
 
-@pytest.mark.parametrize("loop", SICK.values(), ids=SICK)
+@pytest.mark.parametrize("loop", some_on_push(SICK.values(), 2), ids=SICK)
 def test_what_keeps_the_graphs_is_named_with_its_line(loop, tmp_path):
     (found,) = told(loop, tmp_path)
     assert found.location.source.endswith("# here")
@@ -199,7 +200,7 @@ HEALTHY = (
 )
 
 
-@pytest.mark.parametrize("loop", HEALTHY, ids=[loop.__name__ for loop in HEALTHY])
+@pytest.mark.parametrize("loop", some_on_push(HEALTHY, 3), ids=[loop.__name__ for loop in HEALTHY])
 def test_what_is_let_go_or_used_later_is_fine(loop, tmp_path):
     assert not told(loop, tmp_path)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.accumulation.runs import Run
 from tests.rules.watching import findings_of_script
 
@@ -66,12 +67,30 @@ for step in range({steps}):
 """
 
 
+@pytest.mark.parametrize(("base", "severity"), [(0.1, "warning"), (0.01, "error"), (1e-3, "error")])
+def test_a_hundredth_of_the_rate_is_an_error(base, severity):
+    (found,) = loop([base**2] * 10, base=base).findings("GS321")
+    assert found.severity == severity
+
+
 @pytest.mark.parametrize(
     ("lr", "factor", "lines"),
-    [("0.01", "lr", [8]), ("0.01", "1.0", []), ("1.0", "0.01", []), ("0.01", "0.02", [])],
+    some_on_push(
+        [("0.01", "lr", [8]), ("0.01", "1.0", []), ("1.0", "0.01", []), ("0.01", "0.02", [])],
+        {0, 1},
+    ),
 )
 def test_the_function_of_a_script_is_named(lr, factor, lines, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(lr=lr, factor=factor, steps=12), encoding="utf-8")
     found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS321"]
     assert [one.location.line for one in found] == lines
+
+
+def test_the_method_of_a_script_is_named(tmp_path):
+    script = tmp_path / "train.py"
+    source = SCRIPT.format(lr="0.01", factor="lr", steps=12)
+    source = source.replace("def rate(step):", "class Schedule:\n  def rate(self, step):")
+    script.write_text(source.replace("optimizer, rate", "optimizer, Schedule().rate"), "utf-8")
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS321"]
+    assert [one.location.line for one in found] == [9]

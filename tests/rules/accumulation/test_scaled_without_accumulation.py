@@ -66,3 +66,47 @@ def test_zeroing_every_other_number_of_steps_says_nothing():
 def test_other_divisions_are_fine(chosen):
     source = "loss.backward()" if not chosen else "(loss / ACCUM_STEPS).backward()"
     assert "GS313" not in codes(loop(source=source, **chosen))
+
+
+def conditional(does_step, *, batches=24, divided=4.0, reduction=1):
+    """A loop over micro-batches that steps and zeroes where a condition of their number holds."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for batch in range(batches):
+        run.backward(weights, line=11, divided=divided, reduction=reduction)
+        if does_step(batch):
+            run.step(sgd, line=13)
+            run.zero(sgd, line=14)
+    return run
+
+
+@pytest.mark.parametrize("divided", [3.0, 4.0, 8.0])
+def test_steps_after_all_micro_batches_but_the_last_are_an_error(divided):
+    run = conditional(lambda batch: (batch + 1) % divided, divided=divided)
+    (found,) = run.findings("GS313")
+    assert (found.severity, found.location.line) == ("error", 13)
+    assert dict(found.evidence)["loss_divided_by"] == divided
+    assert [position.line for position in found.related] == [11]
+
+
+def test_it_does_not_matter_where_the_count_begins():
+    (found,) = conditional(lambda batch: batch % 4).findings("GS313")
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("does_step", "chosen"),
+    [
+        (lambda batch: (batch + 1) % 4 == 0, {}),
+        (lambda batch: (batch + 1) % 2, {"divided": 2.0}),
+        (lambda batch: (batch + 1) % 3, {}),
+        (lambda batch: (batch + 1) % 4, {"batches": 7}),
+        (lambda batch: (batch + 1) % 4, {"reduction": 0}),
+        (lambda batch: (batch + 1) % 4 == 0 or batch == 21, {}),
+        (lambda batch: batch % 6 in (3, 5), {}),  # a window, and the rest of an epoch
+    ],
+    ids=["right", "two", "other number", "too short", "a sum", "end of an epoch", "short epochs"],
+)
+def test_other_conditions_are_fine(does_step, chosen):
+    assert not conditional(does_step, **chosen).findings("GS313")

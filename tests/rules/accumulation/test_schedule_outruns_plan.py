@@ -73,3 +73,49 @@ def test_a_schedule_of_epochs_in_each_batch_is_found(tmp_path, schedule, epochs,
 )
 def test_other_schedules_are_fine(tmp_path, schedule, loop):
     assert not trained(tmp_path, schedule, **loop)
+
+
+def accumulated(tmp_path, *, planned, micro_batches=4, each_batch=True, steps=12):
+    """Train on micro-batches with a cosine that is stepped after each of them or each step."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train():
+        scheduler = CosineAnnealingLR(sgd, T_max=planned)
+        for _ in range(steps):
+            for _ in range(micro_batches):
+                (model(torch.randn(8, 4)).square().mean() / micro_batches).backward()
+                if each_batch:
+                    scheduler.step()
+            sgd.step()
+            sgd.zero_grad()
+            if not each_batch:
+                scheduler.step()
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS326"]
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_a_schedule_of_optimizer_steps_in_each_micro_batch_is_found(tmp_path, micro_batches):
+    (found,) = accumulated(tmp_path, planned=12, micro_batches=micro_batches)
+    assert found.severity == "warning"
+    assert "as many as the optimizer makes steps" in found.message
+    assert "micro-batch" in found.remedy
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+@pytest.mark.parametrize(
+    "loop",
+    [
+        {"planned": 12, "each_batch": False},
+        {"planned": 48},
+        {"planned": 13},
+        {"planned": 6, "steps": 6},
+        {"planned": 12, "micro_batches": 1},
+    ],
+    ids=["of steps", "of micro-batches", "one off", "few steps", "no accumulation"],
+)
+def test_other_schedules_under_accumulation_are_fine(tmp_path, loop):
+    assert not accumulated(tmp_path, **loop)

@@ -3,6 +3,7 @@
 import pytest
 
 from gradscope.target.options import Trial
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 from tests.rules.raising import HEAD, check, marked
 
@@ -72,7 +73,9 @@ def test_what_is_carried_over_fails_in_the_second_step(inspect_file, text):
     assert report.summary.loss is not None
 
 
-@pytest.mark.parametrize("method", ["reset_hidden", "init_hidden_state", "detach_state", "reset"])
+@pytest.mark.parametrize(
+    "method", some_on_push(["reset_hidden", "init_hidden_state", "detach_state", "reset"], {0, 2})
+)
 def test_a_model_that_can_be_reset_gets_a_note(inspect_file, method):
     text = KEPT["a hidden state"].replace(
         "Stateful(Net):", f"Stateful(Net):\n    def {method}(self): ..."
@@ -138,7 +141,7 @@ model = Truncated()
 }
 
 
-@pytest.mark.parametrize("text", TENDED.values(), ids=TENDED)
+@pytest.mark.parametrize("text", some_on_push(TENDED.values(), 3), ids=TENDED)
 def test_what_a_training_loop_may_let_go_of_is_a_warning(inspect_file, text):
     finding = only(inspect_file(HEAD + KEPT["a hidden state"] + text).findings, "GS502")
     assert finding.severity == "warning"

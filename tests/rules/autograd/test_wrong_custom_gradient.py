@@ -12,6 +12,7 @@ from gradscope.capture.source.statements import backward_code
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 
@@ -183,7 +184,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("apply", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize("apply", some_on_push(RIGHT.values(), 4), ids=RIGHT)
 def test_right_functions_deviate_by_rounding_alone(apply):
     record = record_of(apply)
     assert record.outcome == "right"
@@ -340,7 +341,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("apply", "deviation", "factor"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("apply", "deviation", "factor"), some_on_push(WRONG.values(), 3), ids=WRONG
+)
 def test_mistakes_are_found(apply, deviation, factor):
     report = inspected(apply)
     finding = only(report.findings, "GS505")

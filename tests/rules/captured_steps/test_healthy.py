@@ -11,7 +11,7 @@ from tests.rules.watching import findings_of
 LOOPS = (*PLAYERS, *SINGLE)
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 8), ids=[loop.__name__ for loop in LOOPS])
 def test_a_right_loop_is_not_accused(loop, tmp_path):
     torch.manual_seed(0)
     found = findings_of(loop, tmp_path)

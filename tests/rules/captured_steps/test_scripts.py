@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of_script
 
 SCRIPTS = sorted((Path(__file__).parents[3] / "sample_models" / "training").glob("*.py"))
@@ -17,7 +18,7 @@ def marks(path: Path) -> set[tuple[str, int]]:
     return {(mark[1], number) for mark, number in found if mark}
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+@pytest.mark.parametrize("path", some_on_push(SCRIPTS, 3), ids=[path.stem for path in SCRIPTS])
 def test_a_script_breaks_the_rules_that_it_says(path, tmp_path):
     found = findings_of_script(path, tmp_path)
     assert {(one.rule, one.location.line) for one in found} == marks(path)

@@ -138,7 +138,7 @@ LOOPS = (
 )
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=[loop.__name__ for loop in LOOPS])
 def test_a_wrong_loop_is_one_finding_at_its_line(loop, tmp_path):
     torch.manual_seed(0)
     found = [one for one in findings_of(loop, tmp_path) if one.severity != "note"]

@@ -275,7 +275,7 @@ LOOPS = [
 ]
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 3), ids=[loop.__name__ for loop in LOOPS])
 def test_right_loop_is_not_accused(loop, tmp_path):
     torch.manual_seed(0)
     found = findings_of(loop, tmp_path)

@@ -229,7 +229,7 @@ LOOPS = [
 
 
 @pytest.mark.filterwarnings("ignore:`parameters` is an empty generator")
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=[loop.__name__ for loop in LOOPS])
 def test_wrong_loop_is_found_by_its_rule_alone(loop, tmp_path):
     torch.manual_seed(0)
     (found,) = findings_of(loop, tmp_path)

@@ -13,6 +13,7 @@ from gradscope.rules.settings import Settings
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
+from tests.nightly import some_on_push
 
 
 def network():
@@ -63,7 +64,9 @@ def test_growths_are_those_of_a_plain_loop():
     assert Divergence(RuleContext(trained(0.5, 3))).growths == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 3.0), ("sgd", 1e4), ("adam", 1e4)])
+@pytest.mark.parametrize(
+    ("optimizer", "lr"), some_on_push([("sgd", 3.0), ("sgd", 1e4), ("adam", 1e4)], {0, 1})
+)
 def test_steps_that_drive_the_weights_off_are_the_one_cause(optimizer, lr):
     recording = trained(lr, 20, scale=3.0, optimizer=optimizer)
     (found,) = judge(recording).findings
@@ -73,7 +76,9 @@ def test_steps_that_drive_the_weights_off_are_the_one_cause(optimizer, lr):
     assert set(codes(recording, ignore=("GS108",))) <= {"GS101", "GS103", "GS104", "GS105"}
 
 
-@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.01), ("sgd", 0.1), ("adam", 1e-3)])
+@pytest.mark.parametrize(
+    ("optimizer", "lr"), some_on_push([("sgd", 0.01), ("sgd", 0.1), ("adam", 1e-3)], {0, 1})
+)
 def test_training_that_goes_well_is_left_alone(optimizer, lr):
     assert codes(trained(lr, 20, optimizer=optimizer)) == []
 

@@ -14,6 +14,7 @@ from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 CLASSES = torch.arange(16) % 4
@@ -137,7 +138,9 @@ class Loop(nn.Module):
         return self.head(torch.stack(states, 1).mean(1) if self.every else h)
 
 
-@pytest.mark.parametrize("every", [False, True], ids=["last state", "every state"])
+@pytest.mark.parametrize(
+    "every", some_on_push([False, True], {0}), ids=["last state", "every state"]
+)
 @pytest.mark.parametrize(("gain", "explodes"), [(1.3, False), (2.5, True)])
 def test_a_loop_over_time_is_placed_at_its_line(every, gain, explodes):
     torch.manual_seed(0)
@@ -149,7 +152,7 @@ def test_a_loop_over_time_is_placed_at_its_line(every, gain, explodes):
         assert "rec.weight" in found[0].parameters
 
 
-@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("kind", some_on_push([nn.RNN, nn.LSTM, nn.GRU], {1}))
 @pytest.mark.parametrize(("gain", "explodes"), [(1.0, False), (20.0, True)])
 def test_recurrent_layers_of_torch(kind, gain, explodes):
     class Reader(nn.Module):

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import gradscope
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 
@@ -86,7 +87,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize(("forward", "message", "remedy"), LOST.values(), ids=LOST)
+@pytest.mark.parametrize(("forward", "message", "remedy"), some_on_push(LOST.values(), 4), ids=LOST)
 def test_the_first_operation_is_named_with_its_cause(forward, message, remedy):
     found = only(findings(forward), "GS104")
     assert found.severity == "error"
@@ -125,7 +126,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("forward", HEALTHY.values(), ids=HEALTHY)
+@pytest.mark.parametrize("forward", some_on_push(HEALTHY.values(), 3), ids=HEALTHY)
 def test_infinity_on_purpose_is_no_finding(forward):
     assert not {one.rule for one in findings(forward)} & {"GS103", "GS104"}
 

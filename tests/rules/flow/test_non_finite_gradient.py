@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 
@@ -76,7 +77,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("forward", "function", "remedy"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(
+    ("forward", "function", "remedy"), some_on_push(BROKEN.values(), 3), ids=BROKEN
+)
 def test_the_operation_is_named_whose_backward_breaks_the_gradient(forward, function, remedy):
     report = inspect(forward)
     assert math.isfinite(report.recording.steps[0].loss)
@@ -182,7 +185,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("forward", HEALTHY.values(), ids=HEALTHY)
+@pytest.mark.parametrize("forward", some_on_push(HEALTHY.values(), 3), ids=HEALTHY)
 def test_what_leaves_the_gradients_finite_is_no_finding(forward):
     codes = {finding.rule for finding in inspect(forward).findings}
     assert not codes & {"GS103", "GS104"}

@@ -10,6 +10,7 @@ from torch.nn import functional
 import gradscope
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.recurrence import recurrences
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 STEPS = 24
@@ -48,7 +49,7 @@ def test_growth_through_time_is_found_with_a_loss_at_every_step():
     assert dict(found.evidence)["decades"] == pytest.approx(expected, abs=1.0)
 
 
-@pytest.mark.parametrize("gain", [0.5, 1.0, 1.05])
+@pytest.mark.parametrize("gain", some_on_push([0.5, 1.0, 1.05], {2}))
 def test_sums_over_many_losses_are_no_explosion(gain):
     findings = inspected(Tagger(gain), steps=64).findings
     assert "GS101" not in {finding.rule for finding in findings}
@@ -81,7 +82,7 @@ def test_without_a_later_step_it_is_a_warning():
     assert found.severity == "warning"
 
 
-@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+@pytest.mark.parametrize("kind", some_on_push([nn.LSTMCell, nn.GRUCell, nn.RNNCell], {2}))
 def test_cells_at_their_initialisation_are_healthy(kind):
     class Cells(nn.Module):
         def __init__(self):
@@ -130,7 +131,7 @@ def test_factor_above_one_in_a_loop_without_weights_explodes():
     assert made.source.startswith("factor = torch.exp")
 
 
-@pytest.mark.parametrize("sign", [-1.0, -0.1, 0.0, 0.02])
+@pytest.mark.parametrize("sign", some_on_push([-1.0, -0.1, 0.0, 0.02], {0, 3}))
 def test_factor_of_about_one_or_less_is_no_explosion(sign):
     assert "GS101" not in {finding.rule for finding in inspected(Scan(sign)).findings}
 

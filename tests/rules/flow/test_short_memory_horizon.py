@@ -71,12 +71,15 @@ def test_an_lstm_read_at_its_last_step_forgets_the_first():
 
 @pytest.mark.parametrize(
     ("model", "steps"),
-    [
-        (Reader(lambda outputs: outputs.mean(1)), 50),
-        (Reader(lambda outputs: outputs.max(1).values), 50),
-        (Reader(last), 12),
-        (Reader(last, bias=6.0), 50),
-    ],
+    some_on_push(
+        [
+            (Reader(lambda outputs: outputs.mean(1)), 50),
+            (Reader(lambda outputs: outputs.max(1).values), 50),
+            (Reader(last), 12),
+            (Reader(last, bias=6.0), 50),
+        ],
+        {0, 2},
+    ),
     ids=["mean", "maximum", "short", "open forget gate"],
 )
 def test_it_is_silent_where_nothing_is_forgotten(model, steps):
@@ -174,6 +177,9 @@ def test_cells_in_a_loop_forget_in_runs_too(kind, tmp_path):
     (found,) = memory_of(Cells(kind), 60, tmp_path)
     assert found.severity == "note"
     assert "self.cell(now, state" in found.location.source
+    # A gated cell needs no other architecture, but open gates.
+    assert ("`bias_hh`" in found.remedy) == (kind is not nn.RNNCell)
+    assert ("use an LSTM" in found.remedy) == (kind is nn.RNNCell)
 
 
 def test_an_open_forget_gate_and_a_short_loop_remember(tmp_path):

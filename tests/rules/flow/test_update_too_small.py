@@ -5,6 +5,7 @@ import torch
 
 import gradscope
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.accumulation.runs import Run
 from tests.rules.optimizing import Net, inspected, verdict, with_stats
 from tests.rules.watching import findings_of_script
@@ -43,7 +44,7 @@ def test_momentum_counts(ratio, severity):
     assert verdict(recording, "GS109") == severity
 
 
-@pytest.mark.parametrize("rate", [1e-3, 1e-5, 1e-6])
+@pytest.mark.parametrize("rate", some_on_push([1e-3, 1e-5, 1e-6], {0, 1}))
 def test_rates_of_fine_tuning_are_left_alone(rate):
     report = inspected(lambda ps: torch.optim.AdamW(ps, lr=rate))
     assert verdict(report.recording, "GS109") is None
@@ -166,7 +167,10 @@ for step in range(40):
 
 
 @pytest.mark.parametrize(
-    ("factor", "mark"), [("(step + 1) // 20", "# here"), ("0.0", "# lambda"), ("step / 20", None)]
+    ("factor", "mark"),
+    some_on_push(
+        [("(step + 1) // 20", "# here"), ("0.0", "# lambda"), ("step / 20", None)], {0, 1}
+    ),
 )
 def test_warm_up_at_zero_is_named_at_the_line_that_rounds_down(tmp_path, factor, mark):
     script = tmp_path / "train.py"
@@ -198,11 +202,14 @@ for _ in range({steps}):
 
 @pytest.mark.parametrize(
     ("rate", "loaded", "steps", "severities"),
-    [
-        (0.1, 0.0, 8, ["error"]),
-        (0.1, 0.0, 7, []),
-        (0.1, 0.05, 8, []),
-    ],
+    some_on_push(
+        [
+            (0.1, 0.0, 8, ["error"]),
+            (0.1, 0.0, 7, []),
+            (0.1, 0.05, 8, []),
+        ],
+        {0, 1},
+    ),
 )
 def test_a_schedule_that_was_over_before_the_run_is_an_error(
     tmp_path, rate, loaded, steps, severities

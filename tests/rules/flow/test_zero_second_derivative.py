@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.nightly import some_on_push
+
 
 def network(*activations):
     layers = [nn.Linear(2, 8)]
@@ -38,14 +40,14 @@ STRAIGHT = [nn.ReLU(), nn.LeakyReLU(), nn.ReLU6(), nn.PReLU(), nn.Hardtanh(-0.5,
 SMOOTH = [nn.Tanh(), nn.SiLU(), nn.GELU(), nn.ELU(), nn.Softplus(), nn.Sigmoid()]
 
 
-@pytest.mark.parametrize("one", STRAIGHT, ids=str)
+@pytest.mark.parametrize("one", some_on_push(STRAIGHT, 3), ids=str)
 def test_straight_activations_are_found(findings_of, one):
     (found,) = said(findings_of, network(one, one))
     assert found.severity == "warning"
     assert type(one).__name__ in found.message
 
 
-@pytest.mark.parametrize("one", SMOOTH, ids=str)
+@pytest.mark.parametrize("one", some_on_push(SMOOTH, 3), ids=str)
 def test_smooth_activations_are_fine(findings_of, one):
     assert not said(findings_of, network(one, one))
 

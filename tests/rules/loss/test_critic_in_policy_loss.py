@@ -6,6 +6,8 @@ from torch import nn
 from torch.distributions import Categorical, Normal
 from torch.nn import functional
 
+from tests.nightly import some_on_push
+
 G = torch.Generator().manual_seed(1)
 STATE = torch.randn(20, 5, generator=G)
 ACTION = torch.randint(3, (20,), generator=G)
@@ -78,7 +80,7 @@ def step_by_step(model, batch):
 SICK = [discrete, by_cross_entropy, normalised, temporal_difference, continuous, step_by_step]
 
 
-@pytest.mark.parametrize("loss", SICK, ids=[loss.__name__ for loss in SICK])
+@pytest.mark.parametrize("loss", some_on_push(SICK, 3), ids=[loss.__name__ for loss in SICK])
 def test_an_advantage_with_a_gradient_is_an_error(findings_of, loss):
     assert told(findings_of(Agent(), BATCH, loss)) == ["error"]
 
@@ -156,7 +158,7 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize("loss", HEALTHY, ids=[loss.__name__ for loss in HEALTHY])
+@pytest.mark.parametrize("loss", some_on_push(HEALTHY, 3), ids=[loss.__name__ for loss in HEALTHY])
 def test_other_products_are_fine(findings_of, loss):
     assert not told(findings_of(Agent(), BATCH, loss))
 

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
+
 G = torch.Generator().manual_seed(1)
 WORDS = torch.randn(10, 7, 6, generator=G)
 IMAGES = torch.randn(10, 3, 8, 8, generator=G)
@@ -66,7 +68,7 @@ SICK = {
 }
 
 
-@pytest.mark.parametrize("build", SICK.values(), ids=SICK)
+@pytest.mark.parametrize("build", some_on_push(SICK.values(), 3), ids=SICK)
 def test_examples_that_meet_by_mistake_are_an_error(findings_of, build):
     findings = findings_of(build(), (WORDS, CLASSES), functional.cross_entropy)
     assert told(findings) == ["error"]
@@ -134,7 +136,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("build", HEALTHY.values(), ids=HEALTHY)
+@pytest.mark.parametrize("build", some_on_push(HEALTHY.values(), 4), ids=HEALTHY)
 def test_examples_that_never_meet_are_fine(findings_of, build):
     assert not told(findings_of(build(), (WORDS, CLASSES), functional.cross_entropy))
 

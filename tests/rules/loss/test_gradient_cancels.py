@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.nightly import some_on_push
+
 X = torch.randn(32, 6, generator=torch.Generator().manual_seed(1))
 
 
@@ -67,7 +69,7 @@ def told(findings):
     return [one for one in findings if one.rule == "GS713"]
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", some_on_push(SICK, 2))
 def test_what_cancels_is_an_error(findings_of, name):
     loss, parameters = SICK[name]
     (found,) = told(findings_of(Coder(), X, learns(loss)))
@@ -76,7 +78,7 @@ def test_what_cancels_is_an_error(findings_of, name):
     assert found.count == parameters
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", some_on_push(HEALTHY, 4))
 def test_what_is_detached_or_another_tensor_is_fine(findings_of, name):
     assert told(findings_of(Coder(), X, learns(HEALTHY[name]))) == []
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 X = torch.randn(20, 8, generator=torch.Generator().manual_seed(1))
@@ -48,14 +49,14 @@ BROADCASTING = [
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
-@pytest.mark.parametrize("loss", BROADCASTING)
+@pytest.mark.parametrize("loss", some_on_push(BROADCASTING, 3))
 def test_column_against_row_is_an_error(findings_of, loss):
     column, row = nn.Linear(8, 1), nn.Sequential(nn.Linear(8, 1), nn.Flatten(0))
     assert set(found(findings_of(column, (X, Y), loss))) == {"error"}
     assert set(found(findings_of(row, (X, Y[:, None]), loss))) == {"error"}
 
 
-@pytest.mark.parametrize("loss", BROADCASTING)
+@pytest.mark.parametrize("loss", some_on_push(BROADCASTING, 3))
 def test_equal_shapes_are_not_found(findings_of, loss):
     column, row = nn.Linear(8, 1), nn.Sequential(nn.Linear(8, 1), nn.Flatten(0))
     assert found(findings_of(column, (X, Y[:, None]), loss)) == []

@@ -5,6 +5,7 @@ import torch
 
 import gradscope
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.half_precision import LEVELS, Pressure, X, found, recording_of, with_share
 
 
@@ -28,7 +29,9 @@ def test_the_share_decides(flushed, severity):
     assert found(changed) == ([("GS601", severity)] if severity else [])
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(
+    "dtype", some_on_push(["bfloat16", "float8_e4m3fn", "float8_e5m2"], {0, 1})
+)
 def test_types_other_than_float16_may_lose_gradients_without_a_scale(dtype):
     changed = with_share(recording_of(), flushed=300, elements=1000, dtype=dtype)
     assert found(changed) == [("GS601", "warning")]

@@ -136,6 +136,7 @@ def test_a_returned_norm_that_is_off_by_a_known_factor_is_named(jobs, tmp_path):
         assert not judge_job([returning(one, factor) for one in ranks]).findings
 
 
+@pytest.mark.nightly
 def test_a_norm_of_the_own_part_is_named(jobs, tmp_path):
     finding = found(jobs, FSDP1_CLIP, tmp_path, "GS805")
     assert finding.message.endswith("each rank returns the norm of the part that it holds")

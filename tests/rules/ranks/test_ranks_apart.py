@@ -135,6 +135,7 @@ for step in range(24):
 """
 
 
+@pytest.mark.nightly
 def test_steps_that_a_rank_leaves_out_are_one_finding(jobs, tmp_path):
     finding = found(jobs, SOME_LEFT_OUT, tmp_path, "GS801")
     assert dict(finding.evidence) == {"fewest_steps": 18, "most_steps": 24}

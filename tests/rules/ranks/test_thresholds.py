@@ -10,6 +10,7 @@ from gradscope.rules.catalogue import RULES
 from gradscope.rules.job_judging import judge_job
 from gradscope.rules.rule import family_of
 from gradscope.rules.settings import Settings
+from tests.nightly import some_on_push
 from tests.rules.ranks.running import script
 from tests.rules.ranks.test_local_norm_clip import FSDP1_CLIP, OWN_CLIP
 from tests.rules.ranks.test_statistics_per_rank import SMALL_BN
@@ -42,7 +43,9 @@ def found(recordings, name, **thresholds):
     return judge_job(recordings, settings).findings
 
 
-@pytest.mark.parametrize(("name", "field", "source", "number", "kept"), LIMITS[:-1])
+@pytest.mark.parametrize(
+    ("name", "field", "source", "number", "kept"), some_on_push(LIMITS[:-1], {0, 3, 4})
+)
 def test_a_threshold_decides_at_its_number(jobs, tmp_path, name, field, source, number, kept):
     path = script(source, tmp_path) if "\n" in source else SAMPLES / f"{source}.py"
     recordings = jobs.recordings(path, tmp_path / "job")

@@ -175,6 +175,7 @@ for step in range(16):
 """
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_wrapped_again_is_healthy_on_each_rank_too(jobs, tmp_path):
     recordings = jobs.record(script(WRAPPED_AGAIN, tmp_path), tmp_path / "job")
     for one in (recordings, recordings[:1]):

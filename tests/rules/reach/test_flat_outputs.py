@@ -8,6 +8,7 @@ from torch.nn import functional
 import gradscope
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
+from tests.nightly import some_on_push
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(48, 8, generator=torch.Generator().manual_seed(1)), torch.arange(48) % 4
@@ -167,7 +168,7 @@ FLAT = {
 }
 
 
-@pytest.mark.parametrize(("predict", "severity"), FLAT.values(), ids=FLAT)
+@pytest.mark.parametrize(("predict", "severity"), some_on_push(FLAT.values(), 3), ids=FLAT)
 def test_a_small_head_whose_outputs_are_flat_is_no_note(findings_of, predict, severity):
     (found,) = found_in(findings_of, predict)
     assert (found.severity, found.parameters) == (severity, ("head.weight", "head.bias"))
@@ -185,7 +186,7 @@ TERMS = {
 }
 
 
-@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+@pytest.mark.parametrize("term", some_on_push(TERMS.values(), 2), ids=TERMS)
 def test_a_term_that_has_what_it_wants_is_a_note(findings_of, term):
     def loss_fn(given, classes):
         output, aux = given
@@ -292,7 +293,8 @@ class Routed(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("best", "before", "severities"), [(1, False, ["error"]), (2, False, []), (1, True, [])]
+    ("best", "before", "severities"),
+    some_on_push([(1, False, ["error"]), (2, False, []), (1, True, [])], {0, 1}),
 )
 def test_a_router_whose_softmax_sees_one_winner_is_an_error(findings_of, best, before, severities):
     torch.manual_seed(0)
@@ -314,7 +316,8 @@ class Spread(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("start", "severities"), [(2.5, ["warning"]), (1.9, []), (-6.0, ["warning"])]
+    ("start", "severities"),
+    some_on_push([(2.5, ["warning"]), (1.9, []), (-6.0, ["warning"])], {0, 1}),
 )
 def test_a_parameter_beyond_its_clamp_is_a_warning(findings_of, start, severities):
     def loss(given, bits):

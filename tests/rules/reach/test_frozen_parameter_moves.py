@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected
 from tests.rules.watching import findings_of as run_findings
@@ -37,11 +38,14 @@ def test_decay_of_a_frozen_layer_is_found_and_measured():
 
 @pytest.mark.parametrize(
     "optimizer",
-    [
-        lambda ps: Decaying(ps, everything=False),
-        lambda ps: torch.optim.SGD(ps, 0.1, momentum=0.9, weight_decay=0.1),
-        lambda ps: torch.optim.AdamW(ps, weight_decay=0.1),
-    ],
+    some_on_push(
+        [
+            lambda ps: Decaying(ps, everything=False),
+            lambda ps: torch.optim.SGD(ps, 0.1, momentum=0.9, weight_decay=0.1),
+            lambda ps: torch.optim.AdamW(ps, weight_decay=0.1),
+        ],
+        {0, 1},
+    ),
     ids=["own", "SGD", "AdamW"],
 )
 def test_optimizers_that_pass_over_what_has_no_gradient_are_left_alone(optimizer):

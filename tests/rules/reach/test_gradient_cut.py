@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -68,7 +69,7 @@ def adam(parameters) -> torch.optim.Optimizer:
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 @pytest.mark.parametrize(
     "cut",
-    [detached, data, listed, numpy, wrapped_anew, scaled_in_inference_mode],
+    some_on_push([detached, data, listed, numpy, wrapped_anew, scaled_in_inference_mode], {0, 3}),
     ids=lambda cut: cut.__name__,
 )
 def test_encoder_cut_off_in_the_forward_is_an_error(findings_of, cut):
@@ -85,22 +86,25 @@ def test_encoder_cut_off_in_the_forward_is_an_error(findings_of, cut):
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 @pytest.mark.parametrize(
     ("cut", "head", "held", "severity"),
-    [
-        (wrapped_anew, True, None, "error"),
-        (wrapped_anew, True, "all", "error"),
-        (wrapped_anew, True, "decoder", "note"),
-        (detached, False, None, "error"),
-        (detached, False, "all", "error"),
-        (detached, False, "decoder", "note"),
-        (detached, True, None, "warning"),
-        (detached, True, "all", "warning"),
-        (detached, True, "decoder", "note"),
-        (without_grad, False, None, "warning"),
-        (without_grad, False, "all", "error"),
-        (without_grad, False, "decoder", "note"),
-        (without_grad, True, "all", "warning"),
-        (without_grad, True, "decoder", "note"),
-    ],
+    some_on_push(
+        [
+            (wrapped_anew, True, None, "error"),
+            (wrapped_anew, True, "all", "error"),
+            (wrapped_anew, True, "decoder", "note"),
+            (detached, False, None, "error"),
+            (detached, False, "all", "error"),
+            (detached, False, "decoder", "note"),
+            (detached, True, None, "warning"),
+            (detached, True, "all", "warning"),
+            (detached, True, "decoder", "note"),
+            (without_grad, False, None, "warning"),
+            (without_grad, False, "all", "error"),
+            (without_grad, False, "decoder", "note"),
+            (without_grad, True, "all", "warning"),
+            (without_grad, True, "decoder", "note"),
+        ],
+        {0, 2, 6},
+    ),
 )
 def test_severity_goes_by_what_learns_and_what_the_optimizer_holds(
     findings_of, cut, head, held, severity
@@ -426,7 +430,9 @@ def made_again(encoder, x):
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct:UserWarning")
-@pytest.mark.parametrize("cut", [wrapped, wrapped_copy, wrapped_data, made_again])
+@pytest.mark.parametrize(
+    "cut", some_on_push([wrapped, wrapped_copy, wrapped_data, made_again], {0, 2})
+)
 def test_new_leaf_of_a_result_is_one_cut(findings_of, cut):
     (found,) = findings_of(Coder(cut), (X, CLASSES), functional.cross_entropy, probe_steps=1)
     assert (found.rule, found.severity) == ("GS201", "error")
@@ -450,12 +456,15 @@ def by_list(encoder, x):
 
 @pytest.mark.parametrize(
     ("cut", "remedy"),
-    [
-        (wrapped, "makes a new leaf"),
-        (by_numpy, "compute with torch"),
-        (by_list, "torch.stack"),
-        (detached, "only for the copy"),
-    ],
+    some_on_push(
+        [
+            (wrapped, "makes a new leaf"),
+            (by_numpy, "compute with torch"),
+            (by_list, "torch.stack"),
+            (detached, "only for the copy"),
+        ],
+        {0, 2},
+    ),
 )
 def test_remedy_fits_the_cut(findings_of, cut, remedy):
     (found,) = findings_of(Coder(cut), (X, CLASSES), functional.cross_entropy, probe_steps=1)

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
+
 G = torch.Generator().manual_seed(1)
 X = torch.randn(12, 5, 4, generator=G)
 PRESENT = torch.arange(5)[None] < torch.randint(2, 5, (12, 1), generator=G)
@@ -50,7 +52,7 @@ def by_name(**tensors):
     return {"x": X, **tensors}
 
 
-@pytest.mark.parametrize("kind", [Unread, Zeroed, Overwritten])
+@pytest.mark.parametrize("kind", some_on_push([Unread, Zeroed, Overwritten], {0, 1}))
 def test_an_input_without_influence_is_a_note(findings_of, kind):
     assert told(findings_of(kind(), by_name(condition=PRESENT), loss)) == ["note"]
 
@@ -209,14 +211,17 @@ def test_padding_that_layers_without_a_mask_read_is_a_note(findings_of):
 
 @pytest.mark.parametrize(
     ("hands_on", "tokens", "padding"),
-    [
-        (True, TOKENS, PADDED),
-        # Nothing is padded, and what is marked holds numbers like any others.
-        (False, TOKENS.clamp(min=1), torch.zeros_like(PADDED)),
-        (False, (TOKENS + torch.arange(5) % 2) % 9, PADDED),
-        # Positions that a masked language model is to guess, in the middle of the rows.
-        (False, TOKENS, (torch.arange(5) == 2).expand(12, 5)),
-    ],
+    some_on_push(
+        [
+            (True, TOKENS, PADDED),
+            # Nothing is padded, and what is marked holds numbers like any others.
+            (False, TOKENS.clamp(min=1), torch.zeros_like(PADDED)),
+            (False, (TOKENS + torch.arange(5) % 2) % 9, PADDED),
+            # Positions that a masked language model is to guess, in the middle of the rows.
+            (False, TOKENS, (torch.arange(5) == 2).expand(12, 5)),
+        ],
+        {0, 1},
+    ),
     ids=["handed-on", "no-padding", "no-constant", "in-the-middle"],
 )
 def test_padding_that_is_kept_out_and_masks_of_other_kinds_are_not_found(
@@ -242,7 +247,9 @@ class OfPatches(nn.Module):
         return self.head(self.attended(self.patches(images).flatten(2).transpose(1, 2)).mean(1))
 
 
-@pytest.mark.parametrize("labels", [[9, 4, 7, 2, 9, 3], [3, 3, 2, 3, 3, 3], [1, 3, 3, 2, 3, 3]])
+@pytest.mark.parametrize(
+    "labels", some_on_push([[9, 4, 7, 2, 9, 3], [3, 3, 2, 3, 3, 3], [1, 3, 3, 2, 3, 3]], {0, 1})
+)
 def test_class_labels_beside_images_are_no_lengths(findings_of, labels):
     images = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(2))
     batch = (images, torch.tensor(labels))

@@ -6,6 +6,8 @@ from torch import nn
 from torch.distributions import Laplace, Normal
 from torch.nn import functional
 
+from tests.nightly import some_on_push
+
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
 
 
@@ -90,7 +92,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(
-    ("choose", "words"), WORDS.items(), ids=[choose.__name__ for choose in WORDS]
+    ("choose", "words"), some_on_push(WORDS.items(), 4), ids=[choose.__name__ for choose in WORDS]
 )
 def test_choice_between_two_parts_is_an_error(findings_of, choose, words):
     torch.manual_seed(0)

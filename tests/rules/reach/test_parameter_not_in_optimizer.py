@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 from tests.rules.optimizing import ADAM, FILE
 
@@ -24,15 +25,18 @@ def test_layer_that_was_added_after_the_optimizer_is_an_error(inspect_file):
 
 @pytest.mark.parametrize(
     ("given", "severity"),
-    [
-        # The head builds on what is trained; the first layers may be left out on purpose.
-        ("[*model.embed.parameters(), *model.blocks.parameters()]", "error"),
-        ("[*model.head.parameters(), *model.blocks.parameters()]", "warning"),
-        ("[p for n, p in model.named_parameters() if 'bias' not in n]", "error"),
-        # Chosen parts: a linear probe, and biases alone.
-        ("model.head.parameters()", "note"),
-        ("[p for n, p in model.named_parameters() if 'bias' in n]", "note"),
-    ],
+    some_on_push(
+        [
+            # The head builds on what is trained; the first layers may be left out on purpose.
+            ("[*model.embed.parameters(), *model.blocks.parameters()]", "error"),
+            ("[*model.head.parameters(), *model.blocks.parameters()]", "warning"),
+            ("[p for n, p in model.named_parameters() if 'bias' not in n]", "error"),
+            # Chosen parts: a linear probe, and biases alone.
+            ("model.head.parameters()", "note"),
+            ("[p for n, p in model.named_parameters() if 'bias' in n]", "note"),
+        ],
+        {0, 1, 3},
+    ),
 )
 def test_what_is_left_out_tells_how_bad_it_is(inspect_file, given, severity):
     (finding,) = found(inspect_file, f"{ADAMW}({given}, 1e-3)\n")
@@ -42,29 +46,32 @@ def test_what_is_left_out_tells_how_bad_it_is(inspect_file, given, severity):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        ADAM,
-        # Two optimizers that share the model between them.
-        f"{ADAMW}(model.head.parameters(), 1e-3)\n"
-        "other = torch.optim.SGD([*model.embed.parameters(), *model.blocks.parameters()], 0.1)",
-        # Groups with and without weight decay.
-        "named = list(model.named_parameters())\n"
-        f"{ADAMW}([{{'params': [p for n, p in named if 'bias' in n], 'weight_decay': 0.0}},"
-        " {'params': [p for n, p in named if 'bias' not in n]}], 1e-3)",
-        # Frozen and filtered.
-        "model.blocks.requires_grad_(False)\n"
-        f"{ADAMW}([p for p in model.parameters() if p.requires_grad], 1e-3)",
-        # Added in time, or to the optimizer too.
-        f"model.head = nn.Linear(16, 4)\n{ADAM}",
-        f"{ADAM}\nmodel.blocks.append(nn.Linear(16, 16))\n"
-        "optimizer.add_param_group({'params': model.blocks[3].parameters()})",
-        # The optimizer of another instance than the one that is inspected.
-        f"def build_model(): return Net()\n{ADAM}",
-        # Left out, and reached by no gradient.
-        f"{ADAM}\nmodel.spare = nn.Linear(2, 2)",
-        # No optimizer at all.
-        "",
-    ],
+    some_on_push(
+        [
+            ADAM,
+            # Two optimizers that share the model between them.
+            f"{ADAMW}(model.head.parameters(), 1e-3)\n"
+            "other = torch.optim.SGD([*model.embed.parameters(), *model.blocks.parameters()], 0.1)",
+            # Groups with and without weight decay.
+            "named = list(model.named_parameters())\n"
+            f"{ADAMW}([{{'params': [p for n, p in named if 'bias' in n], 'weight_decay': 0.0}},"
+            " {'params': [p for n, p in named if 'bias' not in n]}], 1e-3)",
+            # Frozen and filtered.
+            "model.blocks.requires_grad_(False)\n"
+            f"{ADAMW}([p for p in model.parameters() if p.requires_grad], 1e-3)",
+            # Added in time, or to the optimizer too.
+            f"model.head = nn.Linear(16, 4)\n{ADAM}",
+            f"{ADAM}\nmodel.blocks.append(nn.Linear(16, 16))\n"
+            "optimizer.add_param_group({'params': model.blocks[3].parameters()})",
+            # The optimizer of another instance than the one that is inspected.
+            f"def build_model(): return Net()\n{ADAM}",
+            # Left out, and reached by no gradient.
+            f"{ADAM}\nmodel.spare = nn.Linear(2, 2)",
+            # No optimizer at all.
+            "",
+        ],
+        3,
+    ),
 )
 def test_healthy_code_is_left_alone(inspect_file, text):
     assert found(inspect_file, text + "\n") == []
@@ -110,11 +117,22 @@ optimizer = torch.optim.Adam({given}, 1e-3)
 
 @pytest.mark.parametrize(
     ("critic", "given", "severity"),
-    [
-        ("layers(8, 32, 1)", "model.actor.parameters()", "note"),
-        ("layers(8, 4, 1)", "[*model.actor.parameters(), *model.encoder.parameters()]", "warning"),
-        ("nn.Linear(8, 1)", "[*model.actor.parameters(), *model.encoder.parameters()]", "error"),
-    ],
+    some_on_push(
+        [
+            ("layers(8, 32, 1)", "model.actor.parameters()", "note"),
+            (
+                "layers(8, 4, 1)",
+                "[*model.actor.parameters(), *model.encoder.parameters()]",
+                "warning",
+            ),
+            (
+                "nn.Linear(8, 1)",
+                "[*model.actor.parameters(), *model.encoder.parameters()]",
+                "error",
+            ),
+        ],
+        {0, 2},
+    ),
     ids=["actor", "generator of two parts", "head"],
 )
 def test_network_that_the_loss_goes_through_is_not_a_forgotten_head(

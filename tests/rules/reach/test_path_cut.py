@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of as watched
 
 X = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
@@ -62,7 +63,7 @@ def at_the_middle(state, position):
 
 @pytest.mark.parametrize(
     "model",
-    [Loop(always), Loop(by_data, nn.RNNCell), Loop(always, reads_all=True)],
+    some_on_push([Loop(always), Loop(by_data, nn.RNNCell), Loop(always, reads_all=True)], {0, 1}),
     ids=["detach", "data", "all outputs"],
 )
 def test_a_state_detached_in_every_time_step_is_an_error(findings_of, model):
@@ -70,7 +71,7 @@ def test_a_state_detached_in_every_time_step_is_an_error(findings_of, model):
 
 
 @pytest.mark.parametrize("hand_on", [every_fourth, never, at_the_middle])
-@pytest.mark.parametrize("reads_all", [False, True])
+@pytest.mark.parametrize("reads_all", some_on_push([False, True], {0}))
 def test_a_truncation_is_fine(findings_of, hand_on, reads_all):
     assert not told(findings_of(Loop(hand_on, reads_all=reads_all), (X, Y), functional.mse_loss))
 
@@ -112,14 +113,17 @@ def read_step_by_step(hand_on, positions, *, backward_each_step=False):
 
 @pytest.mark.parametrize(
     ("hand_on", "positions", "expected"),
-    [
-        (always, 8, ["warning"]),
-        (always, 4, ["warning"]),
-        (always, 3, []),  # two states
-        (every_fourth, 8, []),
-        (at_the_middle, 8, []),
-        (never, 8, []),
-    ],
+    some_on_push(
+        [
+            (always, 8, ["warning"]),
+            (always, 4, ["warning"]),
+            (always, 3, []),  # two states
+            (every_fourth, 8, []),
+            (at_the_middle, 8, []),
+            (never, 8, []),
+        ],
+        {1, 2},
+    ),
 )
 def test_states_that_a_script_detaches_in_every_time_step(hand_on, positions, expected, tmp_path):
     found = watched(lambda: read_step_by_step(hand_on, positions), tmp_path)
@@ -211,7 +215,9 @@ def stable_softmax(x):
     return y / y.sum(1, keepdim=True).detach()
 
 
-@pytest.mark.parametrize("combine", [straight_through, scaled_gradient, noise, stable_softmax])
+@pytest.mark.parametrize(
+    "combine", some_on_push([straight_through, scaled_gradient, noise, stable_softmax], {0, 2})
+)
 def test_gradients_stopped_on_purpose_are_fine(findings_of, combine):
     assert not told(findings_of(Block(combine), (X, Y), squared))
 

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 BATCH = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -71,7 +72,9 @@ def gs201(findings_of, model):
 
 
 @pytest.mark.parametrize(
-    "run", [reentrant, of_function, nested, after_another], ids=lambda run: run.__name__
+    "run",
+    some_on_push([reentrant, of_function, nested, after_another], {0, 2}),
+    ids=lambda run: run.__name__,
 )
 def test_one_whose_input_needs_no_gradient_is_an_error_at_its_call(findings_of, run):
     (found,) = gs201(findings_of, Net(run))

@@ -6,6 +6,8 @@ from torch import nn
 from torch.distributions import Categorical, Independent, MultivariateNormal, Normal, kl_divergence
 from torch.nn import functional
 
+from tests.nightly import some_on_push
+
 G = torch.Generator().manual_seed(1)
 X = torch.randn(16, 6, generator=G)
 ACTION = torch.randn(16, 2, generator=G)
@@ -76,7 +78,7 @@ SICK = [
 ]
 
 
-@pytest.mark.parametrize("loss", SICK, ids=[loss.__name__ for loss in SICK])
+@pytest.mark.parametrize("loss", some_on_push(SICK, 3), ids=[loss.__name__ for loss in SICK])
 def test_a_sample_that_should_carry_a_gradient_is_an_error(findings_of, loss):
     assert told(findings_of(Model(), X, loss)) == ["error"]
 
@@ -141,7 +143,7 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize("loss", HEALTHY, ids=[loss.__name__ for loss in HEALTHY])
+@pytest.mark.parametrize("loss", some_on_push(HEALTHY, 3), ids=[loss.__name__ for loss in HEALTHY])
 def test_samples_that_need_no_gradient_are_fine(findings_of, loss):
     assert not told(findings_of(Model(), X, loss))
 

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 import gradscope
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 from tests.rules.optimizing import ADAM, FILE, Net, batch
 from tests.rules.watching import findings_of_script
@@ -15,11 +16,14 @@ def found(inspect_file, text):
 
 @pytest.mark.parametrize(
     ("line", "parameters"),
-    [
-        ("model.head = nn.Linear(16, 4)", {"head.weight", "head.bias"}),
-        ("model.head.weight = nn.Parameter(torch.randn(4, 16))", {"head.weight"}),
-        ("model.blocks[1] = nn.Linear(16, 16)", {"blocks.1.weight", "blocks.1.bias"}),
-    ],
+    some_on_push(
+        [
+            ("model.head = nn.Linear(16, 4)", {"head.weight", "head.bias"}),
+            ("model.head.weight = nn.Parameter(torch.randn(4, 16))", {"head.weight"}),
+            ("model.blocks[1] = nn.Linear(16, 16)", {"blocks.1.weight", "blocks.1.bias"}),
+        ],
+        {0, 1},
+    ),
 )
 def test_replacement_is_named_with_both_lines(inspect_file, line, parameters):
     (finding,) = found(inspect_file, f"{ADAM}\n{line}")
@@ -60,21 +64,24 @@ def test_what_is_stale_and_missed_by_nobody_is_a_note(inspect_file, text):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        ADAM,
-        f"model.head = nn.Linear(16, 4)\n{ADAM}",
-        # A wrapper that keeps what it wraps, as adapters do.
-        f"{ADAM}\nmodel.head = nn.Sequential(model.head)",
-        # A loss with parameters of its own.
-        "scale = nn.Parameter(torch.ones(()))\n"
-        "def criterion(o, t): return nn.functional.cross_entropy(o * scale, t)\n"
-        "optimizer = torch.optim.AdamW([*model.parameters(), scale], 1e-3)",
-        # A second network in the same optimizer.
-        "other = Net()\n"
-        "optimizer = torch.optim.AdamW([*model.parameters(), *other.parameters()], 1e-3)",
-        # The inspected instance is built for the inspection.
-        f"def build_model(): return Net()\n{ADAM}",
-    ],
+    some_on_push(
+        [
+            ADAM,
+            f"model.head = nn.Linear(16, 4)\n{ADAM}",
+            # A wrapper that keeps what it wraps, as adapters do.
+            f"{ADAM}\nmodel.head = nn.Sequential(model.head)",
+            # A loss with parameters of its own.
+            "scale = nn.Parameter(torch.ones(()))\n"
+            "def criterion(o, t): return nn.functional.cross_entropy(o * scale, t)\n"
+            "optimizer = torch.optim.AdamW([*model.parameters(), scale], 1e-3)",
+            # A second network in the same optimizer.
+            "other = Net()\n"
+            "optimizer = torch.optim.AdamW([*model.parameters(), *other.parameters()], 1e-3)",
+            # The inspected instance is built for the inspection.
+            f"def build_model(): return Net()\n{ADAM}",
+        ],
+        2,
+    ),
 )
 def test_healthy_code_is_left_alone(inspect_file, text):
     assert found(inspect_file, text) == []

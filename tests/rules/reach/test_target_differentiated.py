@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 
 GENERATOR = torch.Generator().manual_seed(1)
@@ -69,16 +70,19 @@ def after_two_steps(q, s, n):
 
 @pytest.mark.parametrize(
     "loss",
-    [
-        values,
-        columns,
-        best_action,
-        target_first,
-        chosen_by_itself,
-        written_into_a_copy,
-        multiplied_by_itself,
-        after_two_steps,
-    ],
+    some_on_push(
+        [
+            values,
+            columns,
+            best_action,
+            target_first,
+            chosen_by_itself,
+            written_into_a_copy,
+            multiplied_by_itself,
+            after_two_steps,
+        ],
+        3,
+    ),
 )
 def test_a_target_of_the_same_network_is_a_warning(findings_of, loss):
     finding = only(findings_of(Agent(loss, 3), {"state": STATES, "following": NEXT}), "GS211")
@@ -130,17 +134,20 @@ def between_others(q, s, n):
 
 @pytest.mark.parametrize(
     "loss",
-    [
-        detached,
-        without_grad,
-        consistent,
-        equivariant,
-        smooth,
-        residual,
-        integrated,
-        contrastive,
-        between_others,
-    ],
+    some_on_push(
+        [
+            detached,
+            without_grad,
+            consistent,
+            equivariant,
+            smooth,
+            residual,
+            integrated,
+            contrastive,
+            between_others,
+        ],
+        3,
+    ),
 )
 def test_pairs_that_are_drawn_together_on_purpose_are_not_found(findings_of, loss):
     found = findings_of(Agent(loss, 3), {"state": STATES, "following": NEXT})

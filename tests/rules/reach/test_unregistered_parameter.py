@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules import watching
 from tests.rules.inspecting import marked_lines, only
 
@@ -38,7 +39,7 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize(("make", "use", "name"), KEPT.values(), ids=list(KEPT))
+@pytest.mark.parametrize(("make", "use", "name"), some_on_push(KEPT.values(), 4), ids=list(KEPT))
 def test_leaf_under_a_plain_attribute_is_an_error(findings_of, make, use, name):
     (found,) = findings_of(
         Keeping(make(), use), (X, CLASSES), functional.cross_entropy, probe_steps=1
@@ -58,7 +59,9 @@ COMPUTED = {
 }
 
 
-@pytest.mark.parametrize(("make", "use", "name"), COMPUTED.values(), ids=list(COMPUTED))
+@pytest.mark.parametrize(
+    ("make", "use", "name"), some_on_push(COMPUTED.values(), 3), ids=list(COMPUTED)
+)
 def test_what_is_computed_of_a_lost_parameter_is_an_error(findings_of, make, use, name):
     """That the second backward fails in what is kept is a consequence."""
     (found,) = findings_of(
@@ -127,7 +130,7 @@ NOT_LOST = {
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
-@pytest.mark.parametrize("make", NOT_LOST.values(), ids=list(NOT_LOST))
+@pytest.mark.parametrize("make", some_on_push(NOT_LOST.values(), 3), ids=list(NOT_LOST))
 def test_computed_tensors_of_what_learns_are_not_lost(findings_of, make):
     findings = findings_of(make(), (X, CLASSES), functional.cross_entropy, probe_steps=1)
     assert [finding for finding in findings if finding.rule == "GS207"] == []

@@ -10,6 +10,7 @@ from gradscope.rules.reach.unused_parameter import UnusedParameter
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
+from tests.nightly import some_on_push
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -168,13 +169,16 @@ def loss_fn(output, batch):
 
 @pytest.mark.parametrize(
     ("result", "mark"),
-    [
-        ("self.out(hidden)", "# <-"),
-        ('{"out": self.out(hidden), "better": better}', "# <~"),
-        ('{"out": self.out(hidden), "kept": [(better,)]}', "# <~"),
-        ('{"out": self.out(hidden), "choice": better.argmax(-1)}', "# <~"),
-        ('type("Result", (), {"out": self.out(hidden), "better": better})', "# <~"),
-    ],
+    some_on_push(
+        [
+            ("self.out(hidden)", "# <-"),
+            ('{"out": self.out(hidden), "better": better}', "# <~"),
+            ('{"out": self.out(hidden), "kept": [(better,)]}', "# <~"),
+            ('{"out": self.out(hidden), "choice": better.argmax(-1)}', "# <~"),
+            ('type("Result", (), {"out": self.out(hidden), "better": better})', "# <~"),
+        ],
+        {0, 1},
+    ),
 )
 def test_place_is_the_call_only_where_the_model_drops_its_output(
     inspect_file, tmp_path, result, mark

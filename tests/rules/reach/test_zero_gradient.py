@@ -12,6 +12,7 @@ from gradscope.rules.reach.zero_gradient import ZeroGradient
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
+from tests.nightly import some_on_push
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -56,7 +57,9 @@ BLOCKING = {
 }
 
 
-@pytest.mark.parametrize(("words", "operation"), BLOCKING.items(), ids=list(BLOCKING))
+@pytest.mark.parametrize(
+    ("words", "operation"), some_on_push(BLOCKING.items(), 2), ids=list(BLOCKING)
+)
 def test_operation_that_hands_on_zeros_is_an_error(findings_of, words, operation):
     torch.manual_seed(0)
     (found,) = found_in(findings_of, Between(operation))
@@ -350,7 +353,9 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize(("words", "operation"), DRAWS.items(), ids=list(DRAWS))
+@pytest.mark.parametrize(
+    ("words", "operation"), some_on_push(DRAWS.items(), {0, 3}), ids=list(DRAWS)
+)
 def test_remedy_fits_the_draw_or_the_rounding(findings_of, words, operation):
     torch.manual_seed(0)
     (found,) = found_in(findings_of, Between(operation))
@@ -372,7 +377,7 @@ def compute_loss(model, x):
 """
 
 
-@pytest.mark.parametrize("activation", ["ReLU", "LeakyReLU", "Hardtanh"])
+@pytest.mark.parametrize("activation", some_on_push(["ReLU", "LeakyReLU", "Hardtanh"], {0, 1}))
 def test_second_derivative_of_straight_pieces_is_one_finding(inspect_file, tmp_path, activation):
     (found,) = inspect_file(PINN.replace("ACT", activation)).findings
     assert (found.rule, found.severity) == ("GS204", "error")
@@ -383,7 +388,7 @@ def test_second_derivative_of_straight_pieces_is_one_finding(inspect_file, tmp_p
     assert {one.rule for one in found.consequences} == {"GS118", "GS203"}
 
 
-@pytest.mark.parametrize("activation", ["Tanh", "SiLU", "Softplus"])
+@pytest.mark.parametrize("activation", some_on_push(["Tanh", "SiLU", "Softplus"], {0, 1}))
 def test_second_derivative_of_what_is_smooth_is_healthy(inspect_file, activation):
     report = inspect_file(PINN.replace("ACT", activation))
     assert [found.severity for found in report.findings] in ([], ["note"])

@@ -34,6 +34,47 @@ def keeping_line(line: Line) -> tuple[Line | None, str]:
     return (None if code is None else Line(code, found[0])), text
 
 
+def aliasing_line(line: Line) -> tuple[Line | None, str]:
+    """Return the line that made one module the same as another, and its name as written.
+
+    Args:
+        line: A line that copies the state of one module into another.
+
+    Returns:
+        None and "" if the line does not name two modules, as one that restores a module's own
+        state; the line itself if no other one assigns one of the two to the other.
+    """
+    match _statement(line.code.co_filename, line.number):
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=copy, attr="load_state_dict"),
+                args=[ast.Call(func=ast.Attribute(value=original, attr="state_dict")), *_],
+            )
+        ) if ast.unparse(copy) != ast.unparse(original):
+            pass
+        case _:
+            return None, ""
+    name, file = ast.unparse(copy), line.code.co_filename
+    names = {name, ast.unparse(original)}
+    found = [
+        one.lineno
+        for one in ast.walk(tree_of(file))
+        if isinstance(one, ast.Assign)
+        and any(ast.unparse(target) in names for target in one.targets)
+        and not names.isdisjoint(_same_object(one.value))
+    ]
+    code = code_at(file, found[0]) if len(found) == 1 else None
+    return (line if code is None else Line(code, found[0])), name
+
+
+def _same_object(value: ast.expr) -> Iterator[str]:
+    """Yield what an assigned value shares its parameters with: `q` for `q` and for `copy(q)`."""
+    yield ast.unparse(value)
+    match value:
+        case ast.Call(func=ast.Name(id="copy") | ast.Attribute(attr="copy"), args=[given]):
+            yield ast.unparse(given)
+
+
 def collecting_line(line: Line) -> tuple[Line | None, str]:
     """Return the line that collects gradients themselves, if the file of a line has only one.
 

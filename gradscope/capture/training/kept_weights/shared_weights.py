@@ -15,7 +15,11 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.self_averages import SelfAverage
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.guard import Function, Guard, Patches
-from gradscope.capture.training.kept_weights.keeping_lines import collecting_line, keeping_line
+from gradscope.capture.training.kept_weights.keeping_lines import (
+    aliasing_line,
+    collecting_line,
+    keeping_line,
+)
 from gradscope.capture.training.locations import Location, Locations
 from gradscope.recording.events import KeptGradientsEvent, SharedWeightsEvent, named
 
@@ -123,18 +127,25 @@ class SharedWeights:
             return  # a module within the one that is restored
         first = _first(state)
         taken = [steps for known, steps in self._states if first is not None and known() is first]
-        if not taken or taken[-1] == self.steps or not isinstance(state, Mapping):
+        if not taken or not isinstance(state, Mapping):
             return
         own = dict(module.named_parameters())
         shared = [name for name, one in own.items() if _is_shared(one, state.get(name))]
-        if own and len(shared) == len(own):
+        if not own or len(shared) < len(own):
+            return
+        since = self.steps - taken[-1]
+        line = self._locations.of(frame).user
+        if since:
             numbers = named(
                 SharedWeightsEvent,
                 parameters=float(len(shared)),
                 restored=1.0,
-                steps=float(self.steps - taken[-1]),
+                steps=float(since),
             )
-            self._note(self._locations.of(frame).user, numbers)
+            self._note(line, numbers)
+        elif line is not None and aliasing_line(line)[0] is not None:
+            numbers = named(SharedWeightsEvent, parameters=float(len(shared)), same=1.0)
+            self._note(line, numbers, search=aliasing_line)
 
 
 def _first(state: object) -> Tensor | None:

@@ -11,8 +11,9 @@ from gradscope.capture.training.event_log import Event, EventLog, Number
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.locations import Locations
 from gradscope.capture.training.pacing.budget import FIRST, Budget, WindowKind
+from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.pacing.sentinels import Sentinels, loss_of
-from gradscope.capture.training.pacing.step_patterns import Position, StepPatterns
+from gradscope.capture.training.pacing.step_patterns import StepPatterns
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.repetitions import RepeatedSteps
 

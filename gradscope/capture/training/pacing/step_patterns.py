@@ -9,7 +9,6 @@ gradients are known from the sequence.
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import takewhile
 from types import CodeType, FrameType
 
@@ -19,6 +18,15 @@ from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.training.event_log import Event, EventLog
 from gradscope.capture.training.gradient_state import GradientState, States
 from gradscope.capture.training.locations import Locations
+from gradscope.capture.training.pacing.positions import (
+    Key,
+    Position,
+    detail_of,
+    follows_grad,
+    has_read_loss,
+    is_unseen,
+    path_to,
+)
 from gradscope.recording.events import BackwardEvent, named
 from gradscope.recording.repetitions import is_repeated, is_shared
 
@@ -47,33 +55,6 @@ _CALLS = frozenset(
 _BEFORE_ALL, _AFTER_ODD = -1, -2
 """In place of a sequence: before the first step, and after a step that must not be repeated."""
 
-_Key = tuple[str, int, int, int]
-"""Kind, code (`id`) and instruction of the call, and a detail that separates calls there."""
-
-
-@dataclass(slots=True, eq=False)
-class Position:
-    """A position in a sequence of calls: the calls before it, and the possible next ones."""
-
-    events: tuple[Event, ...] = ()
-    """Events of the call before this position."""
-    before: "Position | None" = None
-    key: _Key | None = None
-    """Key of the call before this position."""
-    next: dict[_Key, "Position"] = field(default_factory=dict)
-    states: States | None = None
-    """States of the gradients."""
-    has_loss: bool = False
-    """Whether the call is a backward from a readable number."""
-    number: int = 0
-    """Sequence number at the last such call."""
-    step: int | None = None
-    """The last recorded step whose sequence ends here; None if none does."""
-    pattern: int = -1
-    """At a sequence's end: its index."""
-    by_hand: "Position | None" = None
-    """End of the sequence, if the script changes its weights itself after this call."""
-
 
 class StepPatterns:
     """The known sequences of calls, and the running step's position."""
@@ -88,7 +69,7 @@ class StepPatterns:
         )
         self._roots: dict[int, Position] = {_BEFORE_ALL: Position()}
         """By the sequence of the previous step, which determines the states of gradients."""
-        self._patterns: dict[tuple[_Key, ...], int] = {}
+        self._patterns: dict[tuple[Key, ...], int] = {}
         self._end: Position | None = None
         """Position at which the last step ended."""
         self._last = _BEFORE_ALL
@@ -113,7 +94,7 @@ class StepPatterns:
         self._is_again = False
         """Whether the last compared call repeats the ones before it."""
         self._last_grad: Event | None = None
-        self._grad_keys: set[_Key] = set()
+        self._grad_keys: set[Key] = set()
         """The last recorded call of `autograd.grad`, and the keys of its series."""
         self.position: Position | None = None
         """Position of the running step; None while it is recorded in full."""
@@ -137,7 +118,7 @@ class StepPatterns:
         if following is None:
             key = self._key_at(kind, detail, frame)
             following = here.next.get(key)
-        self._is_again = kind == "grad" and _follows_grad(here, key)
+        self._is_again = kind == "grad" and follows_grad(here, key)
         if self._is_again:
             following = here
         if following is not None:
@@ -160,7 +141,7 @@ class StepPatterns:
             self._grad_keys = set(map(self._key_of, row))
         return self._key_at("grad", detail, frame) in self._grad_keys
 
-    def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> _Key:
+    def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> Key:
         passed = self._passed
         while frame is not None:
             # Code objects compare by their bytecode, which is slow: `id` stands for identity.
@@ -221,7 +202,7 @@ class StepPatterns:
         """Continue as a repetition of a known step that starts with these calls; return whether."""
         here = self._roots.get(self._last)
         for event in events:
-            if event.kind in _CALLS and not _is_unseen(event) and here is not None:
+            if event.kind in _CALLS and not is_unseen(event) and here is not None:
                 here = here.next.get(self._key_of(event))
         if here is None:
             return False
@@ -250,10 +231,10 @@ class StepPatterns:
             return
         here = self._roots.setdefault(self._last, Position())
         held: list[Event] = []
-        keys: list[_Key] = []
+        keys: list[Key] = []
         for order, (event, states) in enumerate(zip(events, self._snapshots, strict=True)):
             held.append(event)
-            if event.kind in _CALLS and not (_is_unseen(event) or order in self._by_hooks):
+            if event.kind in _CALLS and not (is_unseen(event) or order in self._by_hooks):
                 keys.append(self._key_of(event))
                 here = self._following(here, keys[-1], tuple(held), states)
                 held = []
@@ -269,14 +250,14 @@ class StepPatterns:
         here.pattern = self._patterns.setdefault(tuple(keys), len(self._patterns))
         self._last, self._end = here.pattern, here
 
-    def _key_of(self, event: Event) -> _Key:
+    def _key_of(self, event: Event) -> Key:
         code = event.location.code
         if code is not None:
             self._codes[id(code)] = code
         return event.kind, id(code) if code else 0, event.location.instruction, detail_of(event)
 
     def _following(
-        self, here: Position, key: _Key, events: tuple[Event, ...], states: States
+        self, here: Position, key: Key, events: tuple[Event, ...], states: States
     ) -> Position:
         following = here.next.get(key)
         if following is None:
@@ -325,7 +306,7 @@ class StepPatterns:
         here, self.position = self.position, None
         if here is None:
             return
-        path = _path(here)
+        path = path_to(here)
         losses = iter(self.losses)
         for position in path:
             for event in position.events:
@@ -341,7 +322,7 @@ class StepPatterns:
         numbers = {
             name: value for name, value in event.numbers.items() if is_shared(event.kind, name)
         }
-        loss = next(losses) if _is_read(position, event) else math.nan
+        loss = next(losses) if has_read_loss(position, event) else math.nan
         if not math.isnan(loss):
             numbers |= named(BackwardEvent, loss=loss)
         location, optimizer = event.location, event.optimizer
@@ -368,43 +349,3 @@ class StepPatterns:
         """Yield the known backward calls, with the sequence number at the last of each."""
         for position in self._backwards:
             yield position.events[-1], position.number
-
-
-def _follows_grad(here: Position | None, key: _Key) -> bool:
-    """Return whether a call of `autograd.grad` is in the series that leads to a position."""
-    while here is not None and here.key is not None and here.key[0] == "grad":
-        if here.key == key:
-            return True
-        here = here.before
-    return False
-
-
-def _path(here: Position) -> list[Position]:
-    """Return the calls of a sequence up to a position, in order."""
-    path: list[Position] = []
-    step: Position | None = here
-    while step is not None and step.before is not None:
-        path.append(step)
-        step = step.before
-    path.reverse()
-    return path
-
-
-def _is_read(position: Position, event: Event) -> bool:
-    """Return whether an event has a loss that is read in each step."""
-    return position.has_loss and event.kind == "backward"
-
-
-def _is_unseen(event: Event) -> bool:
-    """Return whether an event happened outside of observed calls."""
-    if event.kind == "step":
-        return bool(event.numbers.get("manual"))
-    return event.kind == "zero" and event.location.code is None and event.optimizer is None
-
-
-def detail_of(event: Event) -> int:
-    """Return the detail that separates calls of an event's kind at the same location."""
-    if event.kind in ("backward", "grad"):
-        numbers = event.numbers
-        return 2 * int(bool(numbers.get("retain"))) + int(bool(numbers.get("create")))
-    return -1 if event.optimizer is None else event.optimizer

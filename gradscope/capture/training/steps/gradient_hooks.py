@@ -1,4 +1,4 @@
-"""Detects hooks on parameters that a script registers again and again."""
+"""Detects hooks on parameters that are registered again and again, or leave one sign only."""
 
 import ast
 from collections import Counter
@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 
+import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
+from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
-from gradscope.recording.events import GradientHooksEvent, named
+from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, named
 
 
 @dataclass(slots=True)
@@ -27,27 +30,63 @@ class _Growth:
     """Number of parameters that have it as often at the last count."""
 
 
+@dataclass(slots=True)
+class _Signs:
+    """Signs of the gradients of all parameters with a hook, over all counts."""
+
+    counts: int = 0
+    parameters: int = 0
+    elements: int = 0
+    zeros: int = 0
+    negative: bool = False
+    """Whether there was a negative element."""
+    positive: bool = False
+
+    def add(self, gradient: Tensor) -> None:
+        low, high = map(float, torch.aminmax(gradient))
+        self.negative |= low < 0 or low != low
+        self.positive |= high > 0 or high != high
+        self.elements += gradient.numel()
+        self.zeros += gradient.numel() - int(torch.count_nonzero(gradient))
+
+
 class GradientHooks:
-    """Counts the hooks of the same code on the parameters of the optimizers."""
+    """Counts the hooks of the same code on the parameters of the optimizers, and reads signs."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._growths: dict[CodeType, _Growth] = {}
+        self._signs: dict[CodeType, _Signs] = {}
 
     def count(self, optimizer: Optimizer) -> None:
         """Count the hooks of an optimizer's parameters."""
         found: dict[CodeType, list[int]] = {}
+        gradients: dict[CodeType, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 # Nearly no parameter has hooks, and a counter takes longer than to find that out.
                 if hooks := parameter._backward_hooks:
                     for code, number in Counter(_codes(hooks)).items():
                         found.setdefault(code, []).append(number)
+                        if (gradient := parameter.grad) is not None and is_plain_float(gradient):
+                            gradients.setdefault(code, []).append(gradient)
         for code, numbers in found.items():
             most = max(numbers)
             growth = self._growths.setdefault(code, _Growth(most, most))
             growth.times += most > growth.last
             growth.last, growth.parameters = most, numbers.count(most)
+        for code, ones in gradients.items():
+            self._add_signs(self._signs.setdefault(code, _Signs()), ones)
+
+    @staticmethod
+    def _add_signs(signs: _Signs, gradients: list[Tensor]) -> None:
+        if signs.negative and signs.positive:
+            return  # as of nearly all hooks: nothing is left to find out
+        signs.counts += 1
+        signs.parameters = len(gradients)
+        with torch.no_grad():
+            for one in gradients:
+                signs.add(one)
 
     def finish(self) -> None:
         """Record the hooks that became more and more, and that change the gradient."""
@@ -61,6 +100,20 @@ class GradientHooks:
                     parameters=float(growth.parameters),
                 )
                 self._training.event_log.note("gradient-hooks", _location(code), numbers)
+        for code, signs in self._signs.items():
+            if signs.negative != signs.positive:
+                numbers = named(
+                    OneSignedHookEvent,
+                    counts=float(signs.counts),
+                    parameters=float(signs.parameters),
+                    elements=float(signs.elements),
+                    zeros=float(signs.zeros),
+                    positive=float(signs.positive),
+                )
+                line = Line(code, code.co_firstlineno)
+                self._training.event_log.note(
+                    "one-signed-hook", Location(line, line, None, 0), numbers
+                )
 
 
 def _codes(hooks: Mapping[int, object]) -> Iterator[CodeType]:

@@ -6,7 +6,7 @@ from weakref import ref
 
 from torch.optim import Optimizer
 
-from gradscope.capture.training.pacing.step_patterns import Position
+from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.open_steps import calls
 

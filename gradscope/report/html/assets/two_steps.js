@@ -41,6 +41,12 @@ function normsOf(traces, column) {
   });
 }
 
+// The step of the last column with a norm: at the end of a long run there may be none.
+function lastMeasured({ steps, normsOf }) {
+  const column = steps.findLastIndex((_, at) => normsOf(at).some((norm) => norm !== null));
+  return steps.at(column);
+}
+
 // How far apart two norms are; what appears, vanishes or breaks differs most.
 function distance(one, other) {
   if (one === null || other === null) return -1;
@@ -70,7 +76,7 @@ class TwoSteps {
     const heat = content && gradientsOf(content);
     const { base, step } = this.tab.selection;
     if (!heat) return;
-    const steps = [base ?? heat.steps[0], step ?? heat.steps.at(-1)];
+    const steps = [base ?? heat.steps[0], step ?? lastMeasured(heat)];
     [this.base.value, this.step.value] = steps;
     const columns = steps.map((one) => columnOf(heat.edges, one));
     const shown = columns.map(heat.columnName).join('\n');

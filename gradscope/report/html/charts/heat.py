@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -41,15 +41,60 @@ class HeatRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeatColumn:
+    """A column of a heatmap: neighbouring steps."""
+
+    start: int
+    """Step where it begins."""
+    first: int
+    """First measured step; `start` without any."""
+    last: int
+    telling: int
+    """Step with the largest norm of all."""
+    rank: tuple[bool, float]
+    """Sort key of this step by its importance."""
+    is_measured: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
     """A quantity of each row by column: the largest of a column's steps, NaN if one is."""
 
     quantity: Quantity
-    columns: Columns
+    columns: tuple[HeatColumn, ...]
     cells: tuple[dict[int, Cell], ...]
     """By row: the cells of its columns. Columns without measurements are omitted."""
-    telling: tuple[int, ...]
-    """By column: the step with the largest norm of all."""
+    last_step: int
+    widest: int
+    """Largest number of steps per column."""
+
+    def grouped(self, most: int) -> "Heat":
+        """Return the same in at most this many columns, each of as many neighbouring ones."""
+        size = -(-len(self.columns) // most)
+        if size < 2:
+            return self
+        cells: list[dict[int, Cell]] = [{} for _ in self.cells]
+        for line, own in zip(self.cells, cells, strict=True):
+            for column, value in line.items():
+                _add(own, column // size, value)
+        starts = range(0, len(self.columns), size)
+        return Heat(
+            quantity=self.quantity,
+            columns=tuple(_joined(self.columns[start : start + size]) for start in starts),
+            cells=tuple(cells),
+            last_step=self.last_step,
+            widest=self.widest * size,
+        )
+
+
+def _joined(columns: Sequence[HeatColumn]) -> HeatColumn:
+    measured = [one for one in columns if one.is_measured] or columns[:1]
+    largest = max(measured, key=lambda one: one.rank)  # the first of several
+    return replace(largest, start=columns[0].start, first=measured[0].first, last=measured[-1].last)
+
+
+def _add(line: dict[int, Cell], column: int, value: Cell) -> None:
+    line[column] = larger(line[column], value) if column in line else value
 
 
 def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
@@ -122,11 +167,35 @@ def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> H
         (step, [norm for norm in _of_step(norms.gradients, norms, step) if not norm < 0])
         for step in columns.steps
     )
+    cells = [peaks.get(position, {}) for row in rows for position in row.held]
+    return _heat_of("gradient", columns, cells, totals)
+
+
+def _heat_of(
+    quantity: Quantity,
+    columns: Columns,
+    cells: Iterable[dict[int, Cell]],
+    by_step: Iterable[tuple[int, Sequence[Cell]]],
+) -> Heat:
+    best = _telling(columns, by_step)
     return Heat(
-        quantity="gradient",
-        columns=columns,
-        cells=tuple(peaks.get(position, {}) for row in rows for position in row.held),
-        telling=_telling(columns, totals),
+        quantity=quantity,
+        columns=tuple(
+            HeatColumn(
+                start=start,
+                first=first,
+                last=last,
+                telling=best[column][1] if column in best else start,
+                rank=best[column][0] if column in best else (False, 0.0),
+                is_measured=column in best,
+            )
+            for column, (start, (first, last)) in enumerate(
+                zip(columns.first_steps, columns.ends, strict=True)
+            )
+        ),
+        cells=tuple(cells),
+        last_step=columns.steps[-1] if columns.steps else 0,
+        widest=columns.widest,
     )
 
 
@@ -151,49 +220,63 @@ def _heat(
     columns: Columns,
     reading: _Reading,
 ) -> Heat:
-    owners = {parameter: position for position, row in enumerate(rows) for parameter in row.held}
+    owners = _Owners(rows)
     cells: list[dict[int, Cell]] = [{} for _ in rows]
     by_step: list[tuple[int, list[Cell]]] = []
     for step in columns.steps:
         column = columns.position(step)
         if column is None:
             continue
-        found = _step_cells(norms, step, owners, reading)
+        found = {row: reading(norms, at) for row, at in owners.rows_of(norms, step).items()}
         for position, value in found.items():
-            known = cells[position].get(column)
-            cells[position][column] = value if known is None else larger(known, value)
+            _add(cells[position], column, value)
         by_step.append((step, list(found.values())))
-    return Heat(
-        quantity=quantity,
-        columns=columns,
-        cells=tuple(cells),
-        telling=_telling(columns, by_step),
-    )
+    return _heat_of(quantity, columns, cells, by_step)
 
 
-def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) -> tuple[int, ...]:
-    """Return, by column, the first step with the largest norm of all that was measured."""
-    best: dict[int | None, tuple[tuple[bool, float], int]] = {}
+def _telling(
+    columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]
+) -> dict[int, tuple[tuple[bool, float], int]]:
+    """Return, by column, the first step with the largest norm of all, after its rank."""
+    best: dict[int, tuple[tuple[bool, float], int]] = {}
     for step, values in by_step:
-        column, rank = columns.position(step), _rank(values)
+        column = columns.position(step)
+        if column is None:
+            continue
+        rank = _rank(values)
         if column not in best or rank > best[column][0]:
             best[column] = rank, step
-    firsts = columns.first_steps
-    return tuple(
-        best[column][1] if column in best else firsts[column] for column in range(columns.count)
-    )
+    return best
 
 
-def _step_cells(
-    norms: NormTable, step: int, owners: dict[int, int], reading: _Reading
-) -> dict[int, Cell]:
-    """Return the measurements of a step, by row."""
-    positions: dict[int, list[int]] = {}
-    for at in norms.rows_of(step):
-        owner = owners.get(norms.parameters[at])
-        if owner is not None:
-            positions.setdefault(owner, []).append(at)
-    return {row: reading(norms, at) for row, at in positions.items()}
+class _Owners:
+    """Where the measurements of each row are among those of a step.
+
+    Most steps measure the same parameters as the step before.
+    """
+
+    def __init__(self, rows: Sequence[HeatRow]) -> None:
+        self._owners = {
+            parameter: position for position, row in enumerate(rows) for parameter in row.held
+        }
+        self._measured: Sequence[int] = ()
+        self._offsets: dict[int, list[int]] = {}
+
+    def rows_of(self, norms: NormTable, step: int) -> dict[int, list[int]]:
+        """Return the positions in the table that a row's number in a step comes from, by row."""
+        rows = norms.rows_of(step)
+        if not rows:  # many steps of a long run measure nothing
+            return {}
+        measured = norms.parameters[rows.start : rows.stop]
+        if measured != self._measured:
+            self._measured, self._offsets = measured, {}
+            for offset, parameter in enumerate(measured):
+                if (owner := self._owners.get(parameter)) is not None:
+                    self._offsets.setdefault(owner, []).append(offset)
+        return {
+            row: [rows.start + offset for offset in offsets]
+            for row, offsets in self._offsets.items()
+        }
 
 
 def _gradient(norms: NormTable, positions: Sequence[int]) -> Cell:

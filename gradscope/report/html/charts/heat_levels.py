@@ -7,9 +7,8 @@ many as there is room for; `assets/heat_levels.js` puts those in view together.
 import math
 from collections.abc import Sequence
 
-from gradscope.analysis.report import Report
 from gradscope.report.html.charts.colours import logarithm
-from gradscope.report.html.charts.heat import WIDTH, Cell, Heat, HeatRow, heats
+from gradscope.report.html.charts.heat import WIDTH, Cell, Heat, HeatRow
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 
 _CELLS, _COLUMNS = 100_000, 8_000
@@ -18,33 +17,33 @@ ZERO, BROKEN, MISSING = range(3)
 """States of cells without a logarithm, as the page knows them."""
 
 
-def finer_levels(report: Report, rows: Sequence[HeatRow], found: Sequence[Heat]) -> dict[str, Json]:
+def width_of(rows: Sequence[HeatRow]) -> int:
+    """Return the largest number of columns that there is room for, with those of finer levels."""
+    width = min(_CELLS // max(len(rows), 1), _COLUMNS)
+    return WIDTH if width < 2 * WIDTH else width
+
+
+def finer_levels(finest: Sequence[Heat], found: Sequence[Heat]) -> dict[str, Json]:
     """Return the finer columns by quantity; none where the heatmap has a column for each step.
 
     Args:
-        report: Report of a run.
-        rows: The rows of the heatmap.
-        found: What the heatmap shows at first.
+        finest: The quantities in as many columns as there is room for.
+        found: What the heatmap shows at first of each.
     """
-    coarse = {heat.quantity: heat.columns.count for heat in found if heat.columns.widest > 1}
-    width = min(_CELLS // max(len(rows), 1), _COLUMNS)
-    if not coarse or width < 2 * WIDTH:
-        return {}
     return {
         heat.quantity: _level(heat)
-        for heat in heats(report, rows, width)
-        if heat.columns.count > coarse.get(heat.quantity, math.inf)
+        for heat, shown in zip(finest, found, strict=True)
+        if len(heat.columns) > len(shown.columns)
     }
 
 
 def _level(heat: Heat) -> Json:
-    columns = range(heat.columns.count)
-    ends = heat.columns.ends
+    columns = range(len(heat.columns))
     return {
         "edges": edges(heat),
-        "steps": positions(heat.telling),
-        "first": positions(first for first, _ in ends),
-        "last": positions(last for _, last in ends),
+        "steps": positions(one.telling for one in heat.columns),
+        "first": positions(one.first for one in heat.columns),
+        "last": positions(one.last for one in heat.columns),
         "z": [single_numbers(logarithm(line.get(at)) for at in columns) for line in heat.cells],
         "states": [
             positions(_state(line[at]) if at in line else None for at in columns)
@@ -64,5 +63,5 @@ def _state(cell: Cell) -> int | None:
 
 def edges(heat: Heat) -> Json:
     """Return where columns begin, and the end of the last."""
-    columns = heat.columns
-    return numbers([step - 0.5 for step in (*columns.first_steps, columns.steps[-1] + 1)])
+    starts = [one.start for one in heat.columns]
+    return numbers([step - 0.5 for step in (*starts, heat.last_step + 1)])

@@ -10,15 +10,24 @@ from gradscope.report.html.charts.axes import Panel, stacked, step_axis
 from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.charts.heat import (
     ROWS,
+    WIDTH,
     Cell,
     Heat,
+    HeatColumn,
     HeatRow,
     Quantity,
     heat_rows,
     heats,
     marks_on_rows,
 )
-from gradscope.report.html.charts.heat_levels import BROKEN, MISSING, ZERO, edges, finer_levels
+from gradscope.report.html.charts.heat_levels import (
+    BROKEN,
+    MISSING,
+    ZERO,
+    edges,
+    finer_levels,
+    width_of,
+)
 from gradscope.report.html.charts.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
@@ -73,9 +82,10 @@ def _is_finite(cell: Cell) -> bool:
 def heatmap(report: Report) -> Chart | None:
     """Return the chart; None if nothing was measured."""
     rows = heat_rows(report)[:ROWS]
-    found = heats(report, rows)
-    if not found:
+    finest = heats(report, rows, width_of(rows))
+    if not finest:
         return None
+    found = [heat.grouped(WIDTH) for heat in finest]
     prefix = common_prefix([row.name for row in rows])
     labels = row_labels([row.name.removeprefix(prefix) for row in rows])
     groups = [list(_traces(heat, rows, labels)) for heat in found]
@@ -103,7 +113,7 @@ def heatmap(report: Report) -> Chart | None:
         content={
             "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
             "switches": [_switch(found, owners, before=len(panels) - 1)],
-            "finer": finer_levels(report, rows, found),
+            "finer": finer_levels(finest, found),
         },
         height=height + _AROUND,
     )
@@ -125,9 +135,8 @@ def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Tra
 
 
 def _layout(heat: Heat, axis: Json) -> Trace:
-    steps = heat.columns.steps
     given = axis if isinstance(axis, Mapping) else {}
-    ends = step_axis(steps[0], steps[-1], 0.5)
+    ends = step_axis(heat.columns[0].first, heat.last_step, 0.5)
     return {
         "plot_bgcolor": "@panel",
         "xaxis": {**given, **ends, "showgrid": False, "zeroline": False},
@@ -175,7 +184,7 @@ def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
         "z": [
             numbers(
                 1 if column in line and state.holds(line[column]) else None
-                for column in range(heat.columns.count)
+                for column in range(len(heat.columns))
             )
             for line in heat.cells
         ],
@@ -204,17 +213,20 @@ def _meta(heat: Heat, rows: Sequence[HeatRow]) -> Trace:
             "module": positions(row.module for row in rows),
             "parameter": positions(row.parameter for row in rows),
         },
-        "steps": positions(heat.telling),
-        "columns": [
-            f"step {first:,}" if first == last else f"the largest of steps {first:,} to {last:,}"
-            for first, last in heat.columns.ends
-        ],
+        "steps": positions(one.telling for one in heat.columns),
+        "columns": list(map(_told, heat.columns)),
     }
+
+
+def _told(column: HeatColumn) -> str:
+    if column.first == column.last:
+        return f"step {column.first:,}"
+    return f"the largest of steps {column.first:,} to {column.last:,}"
 
 
 def _lines(heat: Heat) -> Iterator[list[Cell]]:
     for line in heat.cells:
-        yield [line.get(column) for column in range(heat.columns.count)]
+        yield [line.get(column) for column in range(len(heat.columns))]
 
 
 def _caption(
@@ -229,7 +241,7 @@ def _caption(
         yield "A row is a parameter, in the order of the model."
     if prefix:
         yield f"Each name begins with {shortened(printable(prefix), 60)}, which is omitted."
-    widest = found[0].columns.widest
+    widest = found[0].widest
     if widest > 1:
         yield (
             f"Zoomed out, a column covers up to {widest:,} steps, and its colour shows the "

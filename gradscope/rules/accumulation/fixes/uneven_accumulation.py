@@ -57,7 +57,10 @@ class _DividedLoss:
 
 
 def _divided_loss(source: SourceFile, loop: cst.For, backward: cst.Call) -> _DividedLoss | None:
-    """Return the loss of a backward, computed in its argument or in one assignment of the loop."""
+    """Return the loss of a backward, computed in its argument or in an assignment of the loop.
+
+    Another assignment may divide the variable, as `loss = loss / 4` or `loss /= 4` do.
+    """
     value = loss_of(backward)
     divisors: list[cst.BaseExpression] = []
     for _ in range(2):
@@ -71,15 +74,24 @@ def _divided_loss(source: SourceFile, loop: cst.For, backward: cst.Call) -> _Div
                 for one in source.inside(loop, cst.AugAssign)
                 if source.code(one.target) == name and isinstance(one.operator, cst.DivideAssign)
             ]
-            assigned = only(
-                one
+            assigned = [
+                one.value
                 for one in source.inside(loop, cst.Assign)
                 if [source.code(target.target) for target in one.targets] == [name]
-            )
-            value = None if assigned is None else assigned.value
+            ]
+            again = [_divisor(source, one, name) for one in assigned]
+            divisors += [one for one in again if one is not None]
+            value = only(one for one, by in zip(assigned, again, strict=True) if by is None)
     if not isinstance(value, cst.Call) or len(divisors) > 1:
         return None
     return _DividedLoss(value, divisors[0] if divisors else None)
+
+
+def _divisor(source: SourceFile, value: cst.BaseExpression, name: str) -> cst.BaseExpression | None:
+    """Return what a variable is divided by in an expression; None for another expression."""
+    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Divide):
+        return None
+    return value.right if source.code(value.left) == name else None
 
 
 def _is_plain(source: SourceFile, loop: cst.For) -> bool:

@@ -63,7 +63,9 @@ def _whole(
     record = only(one for one in Optimizers(context).records if isinstance(one, OptimizerRecord))
     call = None if record is None else optimizer_call(source, context.site(record.site))
     given = None if call is None else given_parameters(call)
-    if given is None or not is_visible(source, given, clipped):
+    if given is None or not (
+        _are_attributes(source, given, clipped) or is_visible(source, given, clipped)
+    ):
         return None
     if not _names(source, clipped) & _names(source, given):
         return None
@@ -71,6 +73,12 @@ def _whole(
         return given
     parts = list(summands(given))
     return given if all(owner_of_all(one) is not None for one in parts) else None
+
+
+def _are_attributes(source: SourceFile, *parts: cst.BaseExpression) -> bool:
+    """Return whether expressions name nothing but `self`, of one class."""
+    kinds = {id(source.around(one, cst.ClassDef)) for one in parts}
+    return len(kinds) == 1 and all(names_in(source, one) == {"self"} for one in parts)
 
 
 def _names(source: SourceFile, given: cst.BaseExpression) -> set[str]:

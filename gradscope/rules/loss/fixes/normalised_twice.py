@@ -38,7 +38,9 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     source = files.at(finding.location)
     evidence = dict(finding.evidence)
     if "first" not in evidence:
-        return  # which dimension holds the classes follows from the model alone
+        if source is not None and finding.location is not None:
+            yield from _along_classes(source, finding.location.line, str(evidence["operation"]))
+        return
     first, second = str(evidence["first"]), str(evidence["second"])
     if (first, second) == (LAYER, "nll_loss"):
         related = finding.related[0] if finding.related else None
@@ -56,6 +58,45 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     changes = found.with_logarithm() if takes_logarithm else found.removed()
     if changes:
         yield source.edits(changes)
+
+
+def _along_classes(source: SourceFile, line: int, operation: str) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edits of a normalisation's dimension to the last one, and to the second one.
+
+    The run tells which of them holds the classes.
+    """
+    dimensions = [
+        one
+        for call in source.on_line(line, cst.Call)
+        if (one := _dimension(source, call, operation)) is not None
+    ]
+    dimension = only(dimensions)
+    if dimension is None:
+        return
+    for number in ("-1", "1"):
+        if source.code(dimension) != number:
+            yield source.edits({dimension: cst.parse_expression(number)})
+
+
+def _dimension(source: SourceFile, call: cst.Call, operation: str) -> cst.BaseExpression | None:
+    """Return the number of a normalisation's dimension; None for another call."""
+    name = source.qualified(call.func)
+    is_function = name in (f"torch.{operation}", f"torch.nn.functional.{operation}")
+    is_layer = name in {f"torch.nn.{one}" for one in _LAYERS.get(operation, ())}
+    is_attribute = not name and isinstance(call.func, cst.Attribute)
+    is_method = is_attribute and source.code(call.func).rpartition(".")[2] == operation
+    if not (is_function or is_layer or is_method):
+        return None
+    position = 1 if is_function else 0
+    plain = [one.value for one in call.args if one.keyword is None and not one.star]
+    named = [
+        one.value
+        for one in call.args
+        if one.keyword is not None and one.keyword.value in ("dim", "axis")
+    ]
+    given = only([*plain[position : position + 1], *named])
+    is_number = given is not None and source.code(given).lstrip("-").isdigit()
+    return given if is_number else None
 
 
 def _of_logits(source: SourceFile | None) -> Iterator[tuple[Edit, ...]]:

@@ -24,13 +24,25 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if loop is None or not isinstance(outer, cst.For) or source.parent(loop) is not outer.body:
         return
     sampler = _sampler(source, finding, loop)
-    is_counted = isinstance(outer.iter, cst.Call) and source.code(outer.iter.func) == "range"
-    if sampler is None or not is_counted or not isinstance(outer.target, cst.Name):
+    if (
+        sampler is None
+        or not _is_counted(source, outer.iter)
+        or not isinstance(outer.target, cst.Name)
+    ):
         return
     epoch = outer.target.value
     if epoch.startswith("_"):
         return
     yield source.edits(line_before(loop, f"{sampler}.set_epoch({epoch})"))
+
+
+def _is_counted(source: SourceFile, items: cst.BaseExpression) -> bool:
+    """Return whether a loop goes over numbers, with a progress bar or without."""
+    if not isinstance(items, cst.Call):
+        return False
+    name = source.code(items.func).rpartition(".")[2]
+    is_wrapped = name == "tqdm" and bool(items.args)
+    return name in ("range", "trange") or (is_wrapped and _is_counted(source, items.args[0].value))
 
 
 def _sampler(source: SourceFile, finding: Finding, loop: cst.For) -> str | None:

@@ -83,7 +83,19 @@ def _unfiltered(source: SourceFile, given: cst.BaseExpression) -> Changes:
     test = only(tests)
     loop = None if test is None else source.parent(test)
     is_frozen = test is not None and source.code(test.test).endswith(".requires_grad")
-    return {loop: loop.with_changes(ifs=[])} if is_frozen and isinstance(loop, cst.CompFor) else {}
+    if not is_frozen or not isinstance(loop, cst.CompFor):
+        return {}
+    is_all = source.code(value.elt) == source.code(loop.target) and value.for_in is loop
+    if is_all and loop.inner_for_in is None and owner_of_all(loop.iter) is not None:
+        is_list = isinstance(value, cst.ListComp)
+        return {value: loop.iter if value is given else _listed(loop.iter, is_list=is_list)}
+    return {loop: loop.with_changes(ifs=[])}
+
+
+def _listed(parameters: cst.BaseExpression, *, is_list: bool) -> cst.BaseExpression:
+    """Return parameters as a list, if they are to be one."""
+    made = cst.Call(func=cst.Name("list"), args=[cst.Arg(parameters)])
+    return made if is_list else parameters
 
 
 def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:

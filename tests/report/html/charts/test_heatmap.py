@@ -79,25 +79,48 @@ def test_of_many_steps_the_largest_of_each_column_is_drawn():
     norms = [(1.0 + step % 97, None) for step in range(2000)]
     norms[777] = (math.nan, 0.0)
     report = report_of(loop([1.0] * 2000, norms))
-    (heat,) = heats(report, heat_rows(report))
-    assert heat.columns.count == 500
-    for column in range(500):
-        steps = [step for step in range(2000) if heat.columns.position(step) == column]
+    (finest,) = heats(report, heat_rows(report), 2000)
+    heat = finest.grouped(500)
+    assert len(heat.columns) == 500
+    for column, one in enumerate(heat.columns):
+        steps = range(one.first, one.last + 1)
+        assert steps == range(4 * column, 4 * column + 4)
         values = [norms[step][0] for step in steps]
         told = heat.cells[0][column]
         if 777 in steps:
             assert math.isnan(told)
-            assert heat.telling[column] == 777
+            assert one.telling == 777
             assert heat.cells[1][column] == 0.0
         else:
             assert told == max(values)
-            assert norms[heat.telling[column]][0] == told
+            assert norms[one.telling][0] == told
             assert heat.cells[1][column] is None
     chart = heatmap(report)
     numbers = trace(shown(chart), "gradient norm")
     assert numbers["meta"]["columns"][0] == "the largest of steps 0 to 3"
     assert (numbers["x"][0], numbers["x"][1], numbers["x"][-1]) == (-0.5, 3.5, 1999.5)
     assert "up to 4 steps" in chart.caption
+
+
+@given(STEPS, st.integers(1, 12))
+def test_groups_of_columns_hold_the_largest_of_their_steps(norms, most):
+    report = report_of(loop([1.0] * len(norms), norms))
+    rows = heat_rows(report)
+    for finest in heats(report, rows):
+        grouped = finest.grouped(most)
+        assert len(grouped.columns) <= most
+        ends = [one.start for one in grouped.columns] + [finest.last_step + 1]
+        for column, one in enumerate(grouped.columns):
+            steps = range(one.first, one.last + 1)
+            assert list(steps) == list(range(ends[column], ends[column + 1]))
+            for row, line in enumerate(grouped.cells):
+                held = [norms[step][row] for step in steps]
+                measured = [value for value in held if value is not None]
+                told = line[column]
+                if any(map(math.isnan, measured)):
+                    assert math.isnan(told)
+                else:
+                    assert told == max(measured, default=None)
 
 
 def test_optimizers_one_after_another_have_a_column_a_step():
@@ -110,9 +133,9 @@ def test_optimizers_one_after_another_have_a_column_a_step():
             run.step(sgd, line=11)
     report = report_of(run.recording())
     (heat, *_) = heats(report, heat_rows(report))
-    assert heat.columns.count == 24
+    assert len(heat.columns) == 24
     together = report_of(loop([1.0] * 24, optimizers=4))
-    assert heats(together, heat_rows(together))[0].columns.count == 6
+    assert len(heats(together, heat_rows(together))[0].columns) == 6
 
 
 def test_updates_and_weights_are_drawn_where_they_were_measured():

@@ -43,7 +43,7 @@ def told(loop, folder):
 
 
 @pytest.mark.parametrize(
-    ("loop", "code"), some_on_push(LOOPS, 2), ids=[code.__name__ for _, code in LOOPS]
+    ("loop", "code"), some_on_push(LOOPS, 4), ids=[code.__name__ for _, code in LOOPS]
 )
 def test_it_points_at_what_stores_it(loop, code, tmp_path):
     number, name = marked(code)

@@ -313,7 +313,7 @@ LOOPS = [
 ]
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 8), ids=[loop.__name__ for loop in LOOPS])
 def test_a_healthy_loop_is_not_accused(loop, tmp_path):
     found = [one for one in findings_of(loop, tmp_path) if one.rule.startswith("GS3")]
     assert not [(one.rule, one.severity, one.message) for one in found]

@@ -177,7 +177,7 @@ def told(loop, folder):
     return [(one.rule, one.severity, one.location.line) for one in found]
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=[loop.__name__ for loop in LOOPS])
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=[loop.__name__ for loop in LOOPS])
 def test_a_wrong_loop_is_told_at_its_line(loop, tmp_path):
     assert told(loop, tmp_path) == expected(loop)
 

@@ -1,0 +1,195 @@
+"""Observes losses of pairs and margins whose labels do not fit: own similarities, labels of 0."""
+
+import weakref
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.reading import is_plain
+from gradscope.capture.source.lines import Line
+
+_MARGIN_LOSSES = {
+    "cosine_embedding_loss": 2,
+    "hinge_embedding_loss": 1,
+    "margin_ranking_loss": 2,
+    "soft_margin_loss": 1,
+}
+"""Functions of labels that are 1 and -1, with the position of the labels."""
+_CROSS_ENTROPY = "cross_entropy"
+_DIFFERENCES = frozenset({"__rsub__", "rsub", "sub", "subtract"})
+_FLOORS = frozenset({"clamp", "clamp_min", "clip", "relu"})
+_MOST_ROWS = 4_096
+"""Maximum number of rows of similarities that are read."""
+_LEAST_ROWS = 4
+"""Minimum number of rows: two examples have few pairs, which may be symmetric by chance."""
+_MOST = 100
+"""Maximum number of calls that are kept."""
+
+
+class OwnSimilarities(NamedTuple):
+    """Similarities of examples to each other, of which the loss compares those to themselves."""
+
+    line: Line
+    rows: int
+    largest: int
+    """Number of rows of which no other similarity is larger than that to itself."""
+
+
+class ZeroLabels(NamedTuple):
+    """Labels of a margin that are 0 and 1, where it expects -1 and 1."""
+
+    line: Line
+    operation: str
+    """Function of the loss; `hinge` of one that is written by hand."""
+    labels: int
+    zeros: int
+
+
+class PairLabelObserver:
+    """Finds such losses: functions of torch, and a hinge by hand, `clamp(1 - labels * scores)`."""
+
+    names = frozenset({*_MARGIN_LOSSES, _CROSS_ENTROPY, "mul", *_DIFFERENCES, *_FLOORS})
+
+    def __init__(self) -> None:
+        self.own: list[OwnSimilarities] = []
+        self.zeros: list[ZeroLabels] = []
+        self._products: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
+        """By `id` of a product with labels, or of a number less it: number of labels, and zeros."""
+        self._less: set[int] = set()
+        """`id`s of the latter."""
+
+    def wants(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> bool:
+        """Return whether a call may be part of such a loss."""
+        if not torch.is_grad_enabled() or len(self.own) + len(self.zeros) >= _MOST:
+            return False
+        if name in _MARGIN_LOSSES or name == _CROSS_ENTROPY:
+            return True
+        if name == "mul":
+            return len(args) == 2 and all(isinstance(one, Tensor) for one in args)
+        return any(self._is_known(one) for one in args[:2])
+
+    def see(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        line: Line | None,
+    ) -> None:
+        """Record a call that has returned."""
+        given = kwargs or {}
+        if line is None or not isinstance(result, Tensor) or not result.requires_grad:
+            return
+        if name == _CROSS_ENTROPY:
+            self._see_similarities(_argument(args, given, 0, "input"), args, given, line)
+        elif name in _MARGIN_LOSSES:
+            labels = _argument(args, given, _MARGIN_LOSSES[name], "target")
+            if (counted := _zeros(labels)) is not None:
+                self.zeros.append(ZeroLabels(line, name, *counted))
+        else:
+            self._see_hinge(name, args, given, result, line)
+
+    def _see_hinge(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        given: Mapping[str, object],
+        result: Tensor,
+        line: Line,
+    ) -> None:
+        """Follow a product with labels to a number less it, and to the larger of that and 0."""
+        if name == "mul":
+            self._see_product(args, result)
+            return
+        used = next(one for one in args[:2] if self._is_known(one))
+        counted = self._products[id(used)][1:]
+        if name not in _FLOORS and _is_less(name, args):
+            self._products[id(result)] = weakref.ref(result), *counted
+            self._less.add(id(result))
+        elif name in _FLOORS and id(used) in self._less and _is_at_zero(name, args, given):
+            self.zeros.append(ZeroLabels(line, "hinge", *counted))
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.own.clear()
+        self.zeros.clear()
+        self._products.clear()
+        self._less.clear()
+
+    def _see_similarities(
+        self,
+        logits: object,
+        args: tuple[object, ...],
+        given: Mapping[str, object],
+        line: Line,
+    ) -> None:
+        target = _argument(args, given, 1, "target")
+        if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
+            return
+        rows = logits.shape[0] if logits.dim() == 2 else 0
+        if logits.shape != (rows, rows) or target.shape != (rows,):
+            return
+        if not _LEAST_ROWS <= rows <= _MOST_ROWS or target.is_floating_point():
+            return
+        if not (_is_readable(logits) and _is_readable(target)):
+            return
+        values = logits.detach().float()
+        if bool((target == torch.arange(rows, device=target.device)).any()):
+            return
+        own, largest = values.diagonal(), values.amax(1)
+        tolerance = 1e-4 * float(values.abs().amax())
+        if not tolerance < float("inf") or not torch.allclose(values, values.t(), 0, tolerance):
+            return
+        found = int((own >= largest - tolerance).sum())
+        self.own.append(OwnSimilarities(line, rows, found))
+
+    def _see_product(self, args: tuple[object, ...], result: Tensor) -> None:
+        for labels, scores in (args, args[::-1]):
+            assert isinstance(labels, Tensor)
+            assert isinstance(scores, Tensor)
+            if scores.requires_grad and not labels.requires_grad and labels.shape == scores.shape:
+                counted = _zeros(labels)
+                if counted is not None:
+                    self._products[id(result)] = weakref.ref(result), *counted
+                    self._less.discard(id(result))
+
+    def _is_known(self, tensor: object) -> bool:
+        known = self._products.get(id(tensor))
+        return known is not None and known[0]() is tensor
+
+
+def _argument(
+    args: tuple[object, ...], given: Mapping[str, object], position: int, name: str
+) -> object:
+    return args[position] if len(args) > position else given.get(name)
+
+
+def _zeros(labels: object) -> tuple[int, int] | None:
+    """Return the number of labels, and of zeros, if they are 0 and 1 and both occur."""
+    if not isinstance(labels, Tensor) or labels.numel() < _LEAST_ROWS or not _is_readable(labels):
+        return None
+    if labels.is_complex():
+        return None
+    zeros, ones = int((labels == 0).sum()), int((labels == 1).sum())
+    return (labels.numel(), zeros) if zeros and ones and zeros + ones == labels.numel() else None
+
+
+def _is_less(name: str, args: tuple[object, ...]) -> bool:
+    """Return whether a difference is that of a positive number and a tensor."""
+    number = args[-1] if name in ("__rsub__", "rsub") else args[0]
+    return isinstance(number, int | float) and number > 0
+
+
+def _is_at_zero(name: str, args: tuple[object, ...], given: Mapping[str, object]) -> bool:
+    """Return whether a call keeps what is above 0."""
+    if name == "relu":
+        return True
+    return _argument(args, given, 1, "min") in (0, 0.0) and _argument(args, given, 2, "max") is None
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    return is_plain(tensor) and torch._C._functorch.peek_interpreter_stack() is None

@@ -1,0 +1,42 @@
+"""Records averages of the weights that move away from them, or hardly keep anything."""
+
+import math
+from collections.abc import Iterable
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.self_averages import Average
+from gradscope.capture.training.event_log import EventLog
+from gradscope.capture.training.locations import Location
+from gradscope.recording.events import AverageEvent, named
+
+_SAME = 1e-4
+"""Largest relative difference of two factors that count as equal."""
+_LARGEST = 1 + 1e-6
+"""Factor of an average above which it moves away from what it averages."""
+_SMALLEST = 0.1
+"""Factor of an average below which it is worth a record."""
+
+
+class WrongAverages:
+    """Records such an average once per line, when a second step confirms its factors.
+
+    The factors of an average that warms up differ from step to step.
+    """
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._event_log = event_log
+        self._seen: dict[Line, float] = {}
+        self._noted: set[Line] = set()
+
+    def see(self, averages: Iterable[Average]) -> None:
+        """Record the averages of a captured step."""
+        for one in averages:
+            if one.line in self._noted or _SMALLEST < one.own < _LARGEST:
+                continue
+            before = self._seen.get(one.line)
+            self._seen[one.line] = one.own
+            if before is None or not math.isclose(before, one.own, rel_tol=_SAME):
+                continue
+            self._noted.add(one.line)
+            numbers = named(AverageEvent, own=one.own, tensors=float(one.tensors))
+            self._event_log.note("average", Location(one.line, one.line, None, 0), numbers)

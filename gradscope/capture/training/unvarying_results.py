@@ -1,0 +1,74 @@
+"""Records lines whose result is the same number in several captured steps."""
+
+from collections.abc import Mapping
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.unvarying import UnitRatio, UnvaryingObserver, ZeroQuotient
+from gradscope.capture.training.event_log import EventLog
+from gradscope.capture.training.locations import Location
+from gradscope.recording.events import UnitRatioEvent, ZeroQuotientEvent, named
+
+_STEPS = 3
+"""Number of captured steps with other dividends each."""
+_REUSES = 2
+"""Number of captured steps that train on data of an earlier one."""
+_DISTINCT = 8
+"""Number of different factors by which data are known again. Chosen: rewards of 0 and 1 have few.
+"""
+_SHARE = 0.5
+"""Share of the factors that an earlier step had."""
+
+
+class UnvaryingResults:
+    """Records each such line once, unless another step has another result."""
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._event_log = event_log
+        self._varying: set[Line] = set()
+        self._noted: set[Line] = set()
+        self._quotients: dict[Line, list[ZeroQuotient]] = {}
+        self._factors: dict[Line, set[float]] = {}
+        """By line of a ratio: the factors of all steps so far."""
+        self._reuses: dict[Line, int] = {}
+
+    def stepped(self, seen: UnvaryingObserver) -> None:
+        """Take in what the capture of a step has seen."""
+        self._varying |= seen.varying
+        for line, quotient in seen.quotients.items():
+            if line not in self._varying:
+                self._add_quotient(line, quotient)
+        for line, ratio in seen.ratios.items():
+            if line not in self._varying:
+                self._add_ratio(line, ratio)
+
+    def _add_quotient(self, line: Line, found: ZeroQuotient) -> None:
+        known = self._quotients.setdefault(line, [])
+        if len(known) >= _STEPS or any(one.digest == found.digest for one in known):
+            return
+        known.append(found)
+        largest = max(one.largest for one in known)
+        if len(known) == _STEPS:
+            numbers = named(
+                ZeroQuotientEvent,
+                steps=float(len(known)),
+                elements=float(sum(one.elements for one in known)),
+                largest=largest,
+                divisor=found.divisor,
+            )
+            self._note("zero-quotient", line, numbers)
+
+    def _add_ratio(self, line: Line, found: UnitRatio) -> None:
+        factors = self._factors.setdefault(line, set())
+        if len(found.factors) >= _DISTINCT:
+            known = len(found.factors & factors)
+            if known >= _SHARE * len(found.factors):
+                self._reuses[line] = self._reuses.get(line, 0) + 1
+        factors |= found.factors
+        if self._reuses.get(line) == _REUSES:
+            numbers = named(UnitRatioEvent, elements=float(found.elements), reuses=float(_REUSES))
+            self._note("unit-ratio", line, numbers)
+
+    def _note(self, kind: str, line: Line, numbers: Mapping[str, float]) -> None:
+        if line not in self._noted:
+            self._noted.add(line)
+            self._event_log.note(kind, Location(line, line, None, 0), dict(numbers))

@@ -1,0 +1,92 @@
+"""GS328: averages of the weights that move away from them, or whose two factors are swapped."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.windows import Windows
+from gradscope.phrasing import counted, short
+from gradscope.recording.events import AverageEvent, StepEvent, only
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongWeightAverage(Rule):
+    """A moving average of the weights runs away from them, or is almost a copy of them.
+
+    What it finds:
+        `average.add_((average - weight) * (1 - decay))`, which adds the gap where it should take it
+        away. And `target = (1 - tau) * weight + tau * target` with a small `tau`: its factors are
+        swapped.
+
+    Why it matters:
+        An average that moves away multiplies its distance from the weights in every step and grows
+        without bound. The training looks normal, and the saved average is useless. A target with
+        swapped factors takes over each step of the network, and holds nothing still.
+
+    How it is measured:
+        In captured steps the rule follows sums of multiples of tensors that are computed outside of
+        the graph. It looks at lines that write `a` times its own content and `1 - a` times a
+        parameter of the optimizer to a tensor that is no such parameter. `a` is above 1, which is
+        an error, or above 0 and at most `least_kept`. It has to be the same for all tensors, and in
+        two captured steps, as the factor of an average that warms up grows.
+
+    How to fix it:
+        `average.mul_(decay).add_(weight, alpha=1 - decay)`, or
+        `target.lerp_(weight, tau)`, with a decay near 1 and a small tau.
+
+    When it may be wrong:
+        If a tensor is meant to extrapolate the weights, or to follow them within a step or two.
+
+    Source:
+        ostris/ai-toolkit issue 1034. Lillicrap et al., "Continuous control with deep reinforcement
+        learning", ICLR 2016, section 3: targets are constrained to change slowly.
+    """
+
+    code: ClassVar[str] = "GS328"
+    name: ClassVar[str] = "wrong-weight-average"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+
+    least_kept: float = 0.05
+    """Largest factor `a`, 0 to 0.1. Chosen: a decay of 0.9 and a tau of 0.5 are in use."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        has_step = any(only(StepEvent, context.shared(Windows).events))
+        return None if has_step else "no optimizer stepped"
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line with such an average."""
+        for event in only(AverageEvent, context.shared(Windows).events):
+            own = event.own
+            if own is None:
+                continue
+            context.measured(self.code, "factor", own, self.least_kept, site=event.site)
+            tensors = counted(event.tensors or 0, "tensor")
+            if own > 1:
+                told = (
+                    f"the average of {tensors} runs away from the weights: each update multiplies "
+                    f"its distance from them by {short(own, 5)}"
+                )
+                remedy = "take the gap away: average.lerp_(weight, 1 - decay)"
+            elif 0 < own <= self.least_kept * (1 + 1e-6):
+                told = (
+                    f"the average of {tensors} keeps {short(own, 3)} of itself and takes "
+                    f"{short(1 - own, 3)} of the weights in each update: almost a copy of them"
+                )
+                remedy = "swap the two factors: target.lerp_(weight, tau)"
+            else:
+                continue
+            yield self.finding(
+                context,
+                severity="error" if own > 1 else self.level,
+                message=told,
+                remedy=remedy,
+                site=event.site,
+                evidence={"factor": own, "limit": 1.0 if own > 1 else self.least_kept},
+                count=event.tensors or 0,
+                step=event.step,
+            )

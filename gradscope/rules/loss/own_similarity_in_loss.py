@@ -1,0 +1,77 @@
+"""GS717: contrastive losses in which each example competes with itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.forward import OwnSimilarityRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSimilarityInLoss(Rule):
+    """A contrastive loss compares each example with itself, and the right answer is another one.
+
+    What it finds:
+        `cross_entropy(z @ z.T / temperature, partners)`, as of SimCLR, without a mask of the
+        diagonal.
+
+    Why it matters:
+        Nothing is as similar to an example as itself. No partner can win, so the loss stays high,
+        and most of its gradient pushes each example away from itself, which does nothing.
+
+    How it is measured:
+        The logits of a cross-entropy are a symmetric matrix, no target is on its diagonal, and at
+        least `share` of the rows have their largest number there. A masked diagonal is small.
+
+    How to fix it:
+        Mask the diagonal before the loss: `similarity.fill_diagonal_(float("-inf"))`.
+
+    When it may be wrong:
+        If the network is to tell examples from themselves.
+
+    Source:
+        Chen et al. 2020, "A Simple Framework for Contrastive Learning of Visual Representations"
+        (arXiv 2002.05709), equation 1: the sum leaves the example itself out.
+    """
+
+    code: ClassVar[str] = "GS717"
+    name: ClassVar[str] = "own-similarity-in-loss"
+    level: ClassVar[Severity] = "error"
+
+    share: float = 0.9
+    """Share of the rows, 0 to 1, with no larger similarity than that to itself. Chosen: all rows of
+    normalised vectors have it, and most of others."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("comparisons")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line with such a loss."""
+        found = dict[int | None, OwnSimilarityRecord]()
+        for record in context.recording.evidence_of(OwnSimilarityRecord):
+            context.measured_share(
+                self.code, "rows_won_by_itself", record.largest, record.rows, self.share
+            )
+            if record.largest >= self.share * record.rows:
+                found.setdefault(record.site, record)
+        for record in found.values():
+            yield self.finding(
+                context,
+                message=(
+                    f"the loss compares each of {record.rows} examples with itself: this "
+                    f"similarity is the largest in {record.largest} rows, and never the right "
+                    "answer"
+                ),
+                remedy='mask the diagonal: `similarity.fill_diagonal_(float("-inf"))`',
+                site=record.site,
+                evidence={
+                    "rows": record.rows,
+                    "rows_won_by_itself": record.largest,
+                    "limit": self.share * record.rows,
+                },
+                count=record.largest,
+            )

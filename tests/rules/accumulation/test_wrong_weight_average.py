@@ -1,0 +1,143 @@
+"""GS328, judged from trainings that average their weights in different ways."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.watching import findings_of
+
+
+def said(tmp_path, update, *, steps=8, kept=None):
+    """Train a network, and update copies of its weights after each step."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    copies = kept(model) if kept else [one.detach().clone() for one in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @torch.no_grad()
+    def follow(step):
+        update(copies, list(model.parameters()), step)
+
+    def train():
+        for step in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(16, 6)).square().mean().backward()
+            optimizer.step()
+            follow(step)
+
+    return [one for one in findings_of(train, tmp_path) if one.rule == "GS328"]
+
+
+def added_gap(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.add_((one - weight) * 0.1)
+
+
+def subtracted_gap_the_wrong_way(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        gap = weight - one
+        one -= 0.1 * gap
+
+
+def negative_lerp(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.lerp_(weight, -0.1)
+
+
+@pytest.mark.parametrize("update", [added_gap, subtracted_gap_the_wrong_way, negative_lerp])
+def test_an_average_that_runs_away_is_an_error(update, tmp_path):
+    (found,) = said(tmp_path, update)
+    assert found.severity == "error"
+    # What is left of the distance after an update is what the gap is multiplied with.
+    assert dict(found.evidence)["factor"] == pytest.approx(1.1)
+    assert "runs away" in found.message
+
+
+def swapped(tau):
+    def update(copies, weights, _step):
+        for one, weight in zip(copies, weights, strict=True):
+            one.copy_((1 - tau) * weight + tau * one)
+
+    return update
+
+
+def swapped_lerp(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.lerp_(weight, 0.99)
+
+
+def swapped_in_place(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.mul_(0.01).add_(weight, alpha=0.99)
+
+
+def swapped_data(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.data.copy_(one.data * 0.01 + weight.data * (1.0 - 0.01))
+
+
+@pytest.mark.parametrize(
+    "update",
+    [swapped(0.01), swapped(0.05), swapped_lerp, swapped_in_place, swapped_data],
+    ids=["small", "at the limit", "lerp", "in place", "data"],
+)
+def test_swapped_factors_are_found(update, tmp_path):
+    (found,) = said(tmp_path, update)
+    assert found.severity == "warning"
+    assert "almost a copy" in found.message
+
+
+def right(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.sub_((one - weight) * 0.1)
+
+
+def warming_up(copies, weights, step):
+    decay = min(0.99, step / (10 + step)) + 0.001
+    for one, weight in zip(copies, weights, strict=True):
+        one.mul_(decay).add_(weight, alpha=1 - decay)
+
+
+def counting(copies, weights, step):
+    for one, weight in zip(copies, weights, strict=True):
+        one += (weight - one) / (step + 1)
+
+
+def copied(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.copy_(weight)
+
+
+def half(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.lerp_(weight, 0.5)
+
+
+def no_average(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.mul_(0.01).add_(weight)
+
+
+@pytest.mark.parametrize(
+    "update", [right, warming_up, counting, copied, half, swapped(0.06), no_average]
+)
+def test_other_updates_are_fine(update, tmp_path):
+    assert not said(tmp_path, update)
+
+
+def test_once_is_not_enough(tmp_path):
+    def update(copies, weights, step):
+        if step == 0:
+            swapped_lerp(copies, weights, step)
+
+    assert not said(tmp_path, update)
+
+
+@pytest.mark.parametrize(("update", "findings"), [(added_gap, 1), (right, 0)])
+def test_the_weights_of_a_frozen_network_count_as_any_tensors_do(update, findings, tmp_path):
+    def kept(model):
+        return list(copy.deepcopy(model).requires_grad_(False).parameters())
+
+    assert len(said(tmp_path, update, kept=kept)) == findings
