@@ -47,6 +47,7 @@ def test_samplers_of_the_same_rank_are_found(jobs, tmp_path):
 OWN_SEEDS = ONE_SAMPLER.replace("rank=0)", "rank=rank, seed=rank)")
 
 
+@pytest.mark.nightly
 def test_samplers_with_seeds_of_their_own_are_found(jobs, tmp_path):
     finding = found(jobs, OWN_SEEDS, tmp_path, "GS807")
     assert "a seed of its own" in finding.message

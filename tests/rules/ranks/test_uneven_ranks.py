@@ -1,5 +1,7 @@
 """Ranks of unequal counts under a mean loss."""
 
+import pytest
+
 from tests.rules.ranks.running import found
 
 UNEVEN_ROWS = """
@@ -33,5 +35,6 @@ def test_ranks_with_unequal_rows_are_found(jobs, tmp_path):
     assert found(jobs, UNEVEN_ROWS, tmp_path, "GS803").ranks
 
 
+@pytest.mark.nightly
 def test_a_mean_over_each_ranks_own_mask_is_found(jobs, tmp_path):
     assert found(jobs, MASK_MEAN, tmp_path, "GS803").ranks

@@ -96,6 +96,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_reduction_before_backward_is_found(jobs, tmp_path):
     assert found(jobs, TOO_EARLY, tmp_path, "GS802").ranks
 
