@@ -1,10 +1,13 @@
 """Scripts whose optimizers miss parameters or step at the wrong time, formatted in many ways."""
 
+from pathlib import Path
+
 from tests.fixes.odd_program import HEADER, Program, adding_to
 
 PROGRAMS: list[Program] = []
 _add = adding_to(PROGRAMS)
 
+EVERYDAY = Path(__file__).parents[1] / "programs" / "everyday" / "sick"
 MODELS = (
     HEADER
     + """import copy, itertools
@@ -303,3 +306,8 @@ for name, set_, get, added in (
         None if added is None else added.format("0.03"),
         around=START,
     )  # fmt: skip
+add(
+    "GS205", "same_module_in_two_optimizers", (EVERYDAY / "super_resolution_gan.py").read_text(),
+    "self.opt_g = torch.optim.Adam(self.generator.parameters(), lr=lr)",
+    around="",
+)  # fmt: skip

@@ -281,7 +281,7 @@ add(
             model.head = nn.Linear(8, classes)
         return held["main"]
     """,
-    None,
+    'held = {"main": torch.optim.Adam(model.parameters())}',
     around=HEADER + REPLACED,
 )  # fmt: skip
 add(

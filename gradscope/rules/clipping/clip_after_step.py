@@ -37,7 +37,8 @@ class ClipAfterStep(Rule):
         clip.
 
     Fix safety:
-        Safe. The clip moves before the step, if each runs once per step.
+        Safe. The clip moves before the step, if each runs once per step. If the clip is all that a
+        function does, the call of this function moves.
 
     When it may be wrong:
         If the call is only there for the norm that it returns. A call with `max_norm=float("inf")`

@@ -35,8 +35,9 @@ class ClipBeforeBackward(Rule):
         `optimizer.zero_grad()`.
 
     Fix safety:
-        Safe. The clip moves behind the backward, or behind the block around it. No edit if the norm
-        that it returns is used before.
+        Safe. The clip moves behind the backward, or behind the block around it. If the clip is all
+        that a function does, the call of this function moves. No edit if the norm that it returns
+        is used before.
 
     When it may be wrong:
         The rule does not count parameters without a gradient at the step, such as frozen ones, and

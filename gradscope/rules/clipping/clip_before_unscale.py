@@ -40,7 +40,8 @@ class ClipBeforeUnscale(Rule):
 
     Fix safety:
         Safe. `scaler.unscale_(optimizer)` is inserted before the clip, with the names of the only
-        `scaler.step(optimizer)` behind it in the block.
+        `scaler.step(optimizer)` behind it: in its block, behind the condition around it, or behind
+        the only call of a function that does nothing but clip.
 
     When it may be wrong:
         If the limit is multiplied by the scale. The rule does not report limits that move with the

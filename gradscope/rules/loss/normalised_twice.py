@@ -119,7 +119,8 @@ class NormalisedTwice(Rule):
         Safe. The first normalisation is removed, or becomes `log_softmax` before a loss of
         logarithms. Code that reads the model's output as probabilities must normalise it itself
         afterwards. No edit if the normalisation is not the only one on its line. `nll_loss` of
-        logits becomes `cross_entropy`, if the file has no other.
+        logits becomes `cross_entropy`, if the file has no other. A wrong dimension becomes the last
+        one, or the second one, whichever the run shows to hold the classes.
 
     When it may be wrong:
         If bounded logits are intended. Probabilities that are scaled by a factor before they are

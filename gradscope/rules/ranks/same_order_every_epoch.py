@@ -31,7 +31,7 @@ class SameOrderEveryEpoch(Rule):
 
     Fix safety:
         Safe. `sampler.set_epoch(epoch)` is inserted before the loop over batches, if it is in a
-        loop `for epoch in range(…)`.
+        loop `for epoch in range(…)`, with a progress bar or without.
 
     When it may be wrong:
         If the same order is wanted, for example to repeat a run.

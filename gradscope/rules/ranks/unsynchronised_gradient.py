@@ -74,8 +74,8 @@ class UnsynchronisedGradient(Rule):
         an accumulation run outside of `no_sync`, with its forward.
 
     Fix safety:
-        Safe. `model.module(x)` becomes `model(x)`. No edit for methods of the module, hooks, and
-        parameters that no wrapper holds.
+        Safe. `model.module(x)` and `model.module.forward(x)` become `model(x)`. No edit for
+        other methods of the module, hooks, and parameters that no wrapper holds.
 
     When it may be wrong:
         If another component averages gradients or weights in a way that is not seen, for example in

@@ -66,7 +66,8 @@ class ParameterNotInOptimizer(Rule):
         parameters of its own, it becomes `[*model.parameters(), *criterion.parameters()]`, provided
         that one assignment above makes `criterion`. A sum, list or chain of parameters gets the
         missing ones; a list of groups gets a group with the optimizer's own options. `if
-        p.requires_grad` is removed if the parameters are unfrozen later.
+        p.requires_grad` is removed if the parameters are unfrozen later. If two optimizers
+        hold the same module, the one that is named gets the missing module instead.
 
     When it may be wrong:
         If another optimizer that was not recorded holds them.

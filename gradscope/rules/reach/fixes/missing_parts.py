@@ -110,10 +110,10 @@ def _code(source: SourceFile, call: cst.Call, context: RuleContext, path: str) -
         for code in _relative(source.code(owner), path, paths)
     }
     code = only(found)
-    return code if code is not None and _is_known(source, call, code.split(".")) else None
+    return code if code is not None and is_known(source, call, code.split(".")) else None
 
 
-def _is_known(source: SourceFile, call: cst.Call, parts: list[str]) -> bool:
+def is_known(source: SourceFile, call: cst.Call, parts: list[str]) -> bool:
     """Return whether a call can use a variable, or an attribute that its class assigns."""
     scope, kind = source.scope(call), source.around(call, cst.ClassDef)
     if scope is None or not scope[parts[0]] or not all(one.isidentifier() for one in parts):

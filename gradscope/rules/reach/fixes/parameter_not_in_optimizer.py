@@ -9,7 +9,7 @@ from gradscope.recording.finding import Edit, Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.rules.reach.fixes.missing_parts import with_missing
+from gradscope.rules.reach.fixes.missing_parts import is_known, with_missing
 from gradscope.source_edits.made_optimizers import (
     added_behind,
     made_again,
@@ -37,9 +37,20 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         for change in (made_behind, added_behind, restored, made_again):
             yield source.edits(change(source, lines))
         return
+    yield from _completed(source, finding, context)
+
+
+def _completed(
+    source: SourceFile, finding: Finding, context: RuleContext
+) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of what an optimizer is given when it is made."""
     call = optimizer_call(source, finding.location)
     given = None if call is None else given_parameters(call)
     owner = None if given is None else owner_of_all(given)
+    intended = None if call is None or owner is None else _intended(source, call, owner, finding)
+    if owner is not None and intended is not None:
+        yield source.edits({owner: cst.parse_expression(intended)})
+        return
     if isinstance(owner, cst.Attribute) and _are_all(finding, context):
         yield source.edits({owner: _root(source, owner)})
     elif given is not None and call is not None and owner is None:
@@ -51,6 +62,25 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if given is not None and owner is not None and other is not None:
         text = f"[*{source.code(owner)}.parameters(), *{other}.parameters()]"
         yield source.edits({given: cst.parse_expression(text)})
+
+
+def _intended(
+    source: SourceFile, call: cst.Call, owner: cst.BaseExpression, finding: Finding
+) -> str | None:
+    """Return the module that is missing, if two optimizers are given the same other one."""
+    given = (given_parameters(one) for one in source.all(cst.Call) if _makes_optimizer(source, one))
+    owners = [one for node in given if node is not None and (one := owner_of_all(node)) is not None]
+    alike = [one for one in owners if source.code(one) == source.code(owner)]
+    name = only({one.partition(".")[0] for one in finding.parameters})
+    if len(alike) != 2 or name is None:
+        return None
+    code = f"self.{name}" if isinstance(owner, cst.Attribute) else name
+    is_beside = source.code(owner).count(".") == code.count(".")
+    return code if is_beside and is_known(source, call, code.split(".")) else None
+
+
+def _makes_optimizer(source: SourceFile, call: cst.Call) -> bool:
+    return source.qualified(call.func).startswith("torch.optim.")
 
 
 def _other_module(finding: Finding, source: SourceFile, owner: cst.BaseExpression) -> str | None:
