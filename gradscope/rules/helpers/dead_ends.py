@@ -8,6 +8,7 @@ from functools import cached_property
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.flat_factors import flattening_activations
 from gradscope.rules.helpers.outputs import is_over_one_element
 
 _MOST_STEPS_DOWN = 8
@@ -247,7 +248,7 @@ class DeadEnds:
             for end in ends
             if (stat := self.context.tensor_stat(end.index, 0)) is not None and stat.gradient
         ]
-        if len(norms) != 2 or not math.isclose(*norms, rel_tol=1e-6):
+        if len(norms) != 2 or 0 in norms or not math.isclose(*norms, rel_tol=1e-6):
             return None
         first, last = sorted(ends, key=lambda end: end.sequence or 0)
         return last, first
@@ -348,6 +349,9 @@ class DeadEnds:
         node = self.recording.nodes[position]
         if position in self._cancelled or self._zero_operands(node):
             return position
+        for activation in flattening_activations(self.context, node):
+            if activation.index in ends:
+                return activation.index
         while True:
             below = list(self._other_operands(node))
             if len(below) != 1:

@@ -46,7 +46,7 @@ REMEDIES = (
     (("Poisson",), "train on the log-probability of the sample"),
     (
         ("Relu", "Threshold"),
-        "lower the learning rate or the bias, normalise the input, or use LeakyReLU or GELU",
+        "raise the bias, lower the learning rate, normalise the input, or use LeakyReLU or GELU",
     ),
     (
         ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Clamp", "Hard"),

@@ -12,9 +12,10 @@ from gradscope.analysis.reach import (
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import NodeRecord
+from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.dead_ends import DeadEnd, DeadEnds
+from gradscope.rules.helpers.flat_factors import filled_bias
 from gradscope.rules.helpers.outputs import (
     constant_ratios,
     feeds_loss,
@@ -55,9 +56,11 @@ class ZeroGradient(Rule):
 
     How it is measured:
         From each such parameter towards the loss, the first operation whose own output has a
-        gradient is the dead end. The rule repeats the forward with other random numbers, up to 32
-        times and less often for a large model. If these give a gradient to some of the parameters,
-        such as with dropout or a sampled path, the dead end is due to chance and is not reported.
+        gradient is the dead end. If this is a product with zeros that follow from the constant
+        output of a ReLU or a clamp, the dead end is that activation. The rule repeats the forward
+        with other random numbers, up to 32 times and less often for a large model. If these give a
+        gradient to some of the parameters, such as with dropout or a sampled path, the dead end is
+        due to chance and is not reported.
 
         The level says how certain the mistake is, and how much it costs. By the share of the
         trainable elements that are stuck, it is a note below `note_below`, an error above
@@ -72,8 +75,8 @@ class ZeroGradient(Rule):
         recurrent layer, it is at most a warning, except for such a softmax.
 
     How to fix it:
-        Initialise one of the two factors at random. If a layer died, lower the learning rate or the
-        bias, or use LeakyReLU or GELU. Pass the gradient around rounding and clamping with a
+        Initialise one of the two factors at random. If a layer died, lower the learning rate, raise
+        the bias, or use LeakyReLU or GELU. Pass the gradient around rounding and clamping with a
         straight-through estimator. Draw with `rsample()`. If the loss takes second derivatives, use
         tanh, SiLU or softplus.
 
@@ -199,6 +202,7 @@ class ZeroGradient(Rule):
                 if lies_elsewhere
                 else None,
                 context.related(end.cancelled, "the other of the two terms"),
+                context.related(_bias_line(context, end), "the bias is filled here"),
             ),
             severity=self._severity(context, end, share),
             parameters=(*end.parameters, *lost),
@@ -210,6 +214,8 @@ class ZeroGradient(Rule):
             },
             count=len(end.parameters),
             caused_by=("GS102",) if end.underflows else (),
+            # Nothing that learns is left to tell the examples apart.
+            explains=("GS715",) if share == 1 and end.node.operation.startswith(CUTTING) else (),
         )
 
     def _grounds(self, context: RuleContext, end: DeadEnd) -> Evidence:
@@ -234,6 +240,12 @@ class ZeroGradient(Rule):
         is_certain |= end.is_over_one_element and _is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
+
+
+def _bias_line(context: RuleContext, end: DeadEnd) -> Site | None:
+    """Return the line that fills the bias of the layer before a dead activation."""
+    is_dead = not end.zeros and end.node.operation.startswith(("Relu", "Threshold"))
+    return filled_bias(context, end.node) if is_dead else None
 
 
 def _lasts(context: RuleContext, end: DeadEnd) -> bool:

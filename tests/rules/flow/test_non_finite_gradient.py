@@ -152,6 +152,28 @@ def test_infinity_that_a_where_leaves_out_of_the_loss_is_told_by_its_operation()
     assert "its result is not finite at" in found.message
 
 
+def test_infinity_that_a_later_operation_takes_in_is_told_where_it_was_made():
+    def likelihood(model, h):
+        amount = torch.relu(h) * (torch.arange(8) > 3)
+        z = amount.log() - h  # made
+        return torch.where(amount > 0, z.pow(2), 0).sum()
+
+    (found,) = inspect(likelihood).findings
+    assert found.rule == "GS103"
+    assert found.message.startswith("log makes infinity: its argument is 0 at ")
+    assert "# made" in found.location.source
+    assert "make the argument safe before log" in found.remedy
+
+
+def test_infinity_that_no_gradient_meets_is_no_finding():
+    def likelihood(model, h):
+        amount = torch.relu(h) * (torch.arange(8) > 3)
+        z = torch.where(amount > 0, amount, 1).log() - h
+        return torch.where(amount > 0, z.pow(2), 0).sum() + amount.detach().log().max()
+
+    assert not [one for one in inspect(likelihood).findings if one.rule == "GS103"]
+
+
 def test_singular_points_of_their_own_lines_are_told_beside_nan_of_the_forward():
     def two(model, h):
         zero = torch.relu(h[:, :1]) * 0

@@ -463,3 +463,62 @@ def test_two_terms_that_are_dead_by_themselves_do_not_cancel(inspect_file):
     text = text.replace("new = SUM", "new = (h := actor(x) - 100).relu().sum() + h.relu().sum()")
     found = only(inspect_file(text).findings, "GS204")
     assert "every input of relu is negative" in found.message
+
+
+FACTORS = """
+import torch
+from torch import nn
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.gate, self.colour = nn.Linear(4, 8), nn.Linear(8, 6), nn.Linear(8, 6)
+        nn.init.constant_(self.gate.bias, BIAS)  # bias
+
+    def forward(self, x):
+        h = torch.tanh(self.body(x))
+        gate = torch.relu(self.gate(h))  # relu
+        weight = FACTOR
+        return (weight * torch.sigmoid(self.colour(h))).sum(1, keepdim=True)  # product
+
+torch.manual_seed(0)
+model = Gated()
+batch = torch.randn(32, 4)
+
+def loss_fn(output, batch):
+    return (output - 1).square().mean()
+"""
+
+
+@pytest.mark.parametrize("factor", ["gate", "1 - torch.exp(-gate * (1 + x[:, :1].abs()))"])
+def test_a_product_with_the_zeros_of_a_dead_relu_is_told_at_the_relu(
+    inspect_file, tmp_path, factor
+):
+    report = inspect_file(FACTORS.replace("BIAS", "-20.0").replace("FACTOR", factor))
+    found = only(report.findings, "GS204")
+    assert len(found.parameters) == 6
+    assert "every input of relu after gate is negative" in found.message
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# relu")
+    assert {one.line for one in found.related} == marked_lines(tmp_path / "model.py", "# bias")
+
+
+def test_a_product_with_zeros_of_a_mask_is_told_at_the_product(inspect_file, tmp_path):
+    report = inspect_file(FACTORS.replace("BIAS", "0.1").replace("FACTOR", "gate * 0"))
+    lines = {found.location.line for found in report.findings if found.rule == "GS204"}
+    assert lines
+    assert lines.isdisjoint(marked_lines(tmp_path / "model.py", "# relu"))
+
+
+@pytest.mark.parametrize("bias", ["0.1", "-0.3"])
+def test_a_relu_that_lets_some_through_is_not_dead(inspect_file, bias):
+    text = FACTORS.replace("BIAS", bias).replace("FACTOR", "1 - torch.exp(-gate)")
+    assert not [f for f in inspect_file(text).findings if f.rule == "GS204"]
+
+
+def test_two_uses_that_get_no_gradient_do_not_cancel(inspect_file):
+    text = POLICY.replace("OLD", "0.0").replace("policy.log_prob(actions)", "SUM")
+    product = "((h := actor(x)) @ eye * 0).sum() + (h @ eye * 0).sum()"
+    text = text.replace("new = SUM", f"eye = torch.eye(4); new = {product}")
+    found = [f for f in inspect_file(text).findings if f.rule == "GS204"]
+    assert found
+    assert not any("cancel" in one.message for one in found)

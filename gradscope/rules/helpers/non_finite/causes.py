@@ -16,6 +16,7 @@ from gradscope.rules.helpers.non_finite.gradient_breaks import (
     forward_inputs,
     forward_stats,
     is_singular,
+    nonfinite_nodes,
     plain_name,
 )
 
@@ -133,10 +134,21 @@ def _singular(
 
 
 def remedy_before_where(context: RuleContext, node: int, function: str) -> str | None:
-    """Return the remedy for an operation whose result `torch.where` chooses from, else None."""
-    if not any(user.operation.startswith("WhereBackward") for user in context.consumers(node)):
-        return None
-    return _WHERE_DIVISION if function == "division" else _WHERE.format(function=function)
+    """Return the remedy for an operation whose result `torch.where` chooses from, else None.
+
+    What was computed from the result counts as the result as long as it is not finite.
+    """
+    broken, waiting, seen = nonfinite_nodes(context), [node], {node}
+    while waiting:
+        for user in context.consumers(waiting.pop()):
+            if user.operation.startswith("WhereBackward"):
+                return (
+                    _WHERE_DIVISION if function == "division" else _WHERE.format(function=function)
+                )
+            if user.index in broken and user.index not in seen:
+                seen.add(user.index)
+                waiting.append(user.index)
+    return None
 
 
 def _overflow(context: RuleContext, one: GradientBreak, function: str) -> Cause | None:

@@ -14,8 +14,8 @@ from gradscope.rules.helpers.non_finite.causes import Cause, cause_in_forward, r
 from gradscope.rules.helpers.non_finite.gradient_breaks import (
     GradientBreak,
     forward_inputs,
-    forward_stats,
     gradient_breaks,
+    nonfinite_nodes,
 )
 from gradscope.rules.helpers.source_text import line_of
 
@@ -289,24 +289,43 @@ def _line(context: RuleContext, root: NonfiniteRecord) -> int | None:
 
 
 def _broken_on(context: RuleContext, record: NonfiniteRecord) -> Iterator[GradientBreak]:
-    """Yield the gradients that broke on a NaN of the forward."""
-    if record.makes != "NaN" or (record.tensor is None and record.source not in _OWNERS):
+    """Yield the gradients that broke on a value of the forward.
+
+    NaN breaks them wherever it went. Infinity breaks them where it was the input of an operation:
+    with a finite input, the operation itself is the cause.
+    """
+    is_infinite = record.makes == "infinity"
+    if record.tensor is None and (is_infinite or record.source not in _OWNERS):
         return
-    after = None if record.tensor is None else _after(context, record.tensor.node)
-    stats = context.shared(forward_stats)
-    broken = {ref.node for ref, stat in stats.items() if stat.nonfinite}
+    if is_infinite and record.source != "operation":
+        return  # as the -inf of a mask is meant
+    broken = nonfinite_nodes(context)
+    after = None
+    if record.tensor is not None:
+        after = _after(context, record.tensor.node, broken if is_infinite else None)
     for one in context.shared(gradient_breaks):
         position = one.node.index
-        met = {position, *(ref.node for ref in forward_inputs(context, position))}
+        inputs = {ref.node for ref in forward_inputs(context, position)}
+        met = inputs & (after or set()) if is_infinite else {position, *inputs}
         if one.parameters and (after is None or position in after) and not broken.isdisjoint(met):
             yield one
 
 
-def _after(context: RuleContext, node: int) -> set[int]:
-    """Return a node and those that its output led to."""
+def _after(context: RuleContext, node: int, within: frozenset[int] | None) -> set[int]:
+    """Return a node and those that its output led to.
+
+    Args:
+        context: What is judged.
+        node: The node.
+        within: Nodes that are followed further, beside views; None for all.
+    """
     waiting, seen = [node], {node}
     while waiting:
-        for user in context.users.get(waiting.pop(), ()):
+        position = waiting.pop()
+        is_view = context.recording.nodes[position].kind == "view"
+        if within is not None and not is_view and position not in within:
+            continue
+        for user in context.users.get(position, ()):
             if user not in seen:
                 seen.add(user)
                 waiting.append(user)

@@ -203,6 +203,12 @@ def forward_stats(context: RuleContext) -> dict[TensorRef, ForwardStat]:
     return {stat.tensor: stat for stat in context.recording.evidence_of(ForwardStat)}
 
 
+def nonfinite_nodes(context: RuleContext) -> frozenset[int]:
+    """Return the nodes with an output that is not finite in the forward."""
+    stats = context.shared(forward_stats)
+    return frozenset(ref.node for ref, stat in stats.items() if stat.nonfinite)
+
+
 def forward_inputs(context: RuleContext, node: int) -> tuple[TensorRef, ...]:
     """Return the tensors that an operation took, of views the tensors that they view."""
     found = []
