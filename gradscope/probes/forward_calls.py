@@ -7,6 +7,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
+    InvertedMaskRecord,
     OwnSimilarityRecord,
     SoftmaxRecord,
     ZeroLabelRecord,
@@ -43,6 +44,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                 )
             )
     _note_labels(context)
+    _note_masks(context)
     if not context.of_run:  # a run compares several steps
         _note_quotients(context)
     graph = context.capture.graph
@@ -64,6 +66,20 @@ def _note_labels(context: ProbeContext) -> None:
         context.assembler.note(
             ZeroLabelRecord(
                 site=site_of(one.line), operation=one.operation, labels=one.labels, zeros=one.zeros
+            )
+        )
+
+
+def _note_masks(context: ProbeContext) -> None:
+    site_of = context.assembler.site_of
+    for one in context.capture.padding_masks.inverted:
+        context.assembler.note(
+            InvertedMaskRecord(
+                site=site_of(one.line),
+                used=site_of(one.used),
+                visible=one.visible,
+                hidden=one.hidden,
+                token=one.token,
             )
         )
 

@@ -22,6 +22,7 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    InvertedMaskRecord,
     OwnSimilarityRecord,
     PartialNormRecord,
     PathCutRecord,
@@ -211,6 +212,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS716": (("ratios that are always 1", _events("unit-ratio")),),
     "GS717": (("symmetric similarities in a loss", _evidence(OwnSimilarityRecord)),),
     "GS718": (("margin losses with labels of 0", _evidence(ZeroLabelRecord)),),
+    "GS719": (("masks that hide all tokens", _evidence(InvertedMaskRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

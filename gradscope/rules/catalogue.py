@@ -75,6 +75,7 @@ from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
 from gradscope.rules.loss.gradient_cancels import GradientCancels
+from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
@@ -230,6 +231,7 @@ RULES: tuple[type[Rule], ...] = (
     RatioAlwaysOne,
     OwnSimilarityInLoss,
     LabelsOfZero,
+    InvertedPaddingMask,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -23,6 +23,7 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.padding_masks import PaddingMaskObserver
 from gradscope.capture.step.pair_labels import PairLabelObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
@@ -63,10 +64,12 @@ class StepCapture:
         self.kept_gradients = KeptGradientObserver()
         self.unvarying = UnvaryingObserver()
         self.pair_labels = PairLabelObserver()
+        self.padding_masks = PaddingMaskObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
             self.pair_labels,
+            self.padding_masks,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -192,6 +195,7 @@ class StepCapture:
         self.kept_gradients.close()
         self.unvarying.close()
         self.pair_labels.close()
+        self.padding_masks.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -119,6 +119,23 @@ class ComparisonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InvertedMaskRecord:
+    """A mask of attention that hides all tokens of a batch and leaves its padding visible."""
+
+    table: ClassVar[str] = "inverted_mask"
+    site: int | None
+    """Line that made the mask; otherwise the line of the attention."""
+    used: int | None
+    """Line of the attention."""
+    visible: int
+    """Number of keys that are visible, all of them padding."""
+    hidden: int
+    """Number of tokens that are hidden."""
+    token: int
+    """Token of the padding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSimilarityRecord:
     """A cross-entropy of the similarities of examples to each other, and to themselves."""
 
