@@ -11,6 +11,8 @@ from torch.optim import Optimizer
 
 from gradscope.capture.naming import optimizer_family
 from gradscope.capture.source.lines import Line
+from gradscope.capture.source.name_filters import name_filters
+from gradscope.capture.source.statements import code_at
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
 from gradscope.capture.training.locations import (
@@ -54,6 +56,10 @@ class Known:
     """Number of steps that its scheduler is planned for; None without such a number."""
     plateau: Line | None = None
     """Line that made its `ReduceLROnPlateau`."""
+    undecayed: frozenset[int] = frozenset()
+    """By `id`: parameters without weight decay, if other groups have one."""
+    name_filters: tuple[tuple[str, Line], ...] = ()
+    """Words, each with the line of its list, by which the script may have formed these groups."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -79,6 +85,18 @@ class Known:
             rate_function=site_of(self.rate_function),
             planned_steps=self.planned_steps,
             plateau_site=site_of(self.plateau),
+            undecayed=tuple(
+                sorted(
+                    entry.index
+                    for entry in self.entries
+                    if entry.index is not None and id(entry.parameter()) in self.undecayed
+                )
+            ),
+            name_filters=tuple(
+                (word, site)
+                for word, line in self.name_filters
+                if (site := site_of(line)) is not None
+            ),
         )
 
 
@@ -181,6 +199,7 @@ class Optimizers:
             name or class_name,
         )
         self._update(known, optimizer)
+        _note_decay(known, optimizer)
         own = set(known.ids)
         others = (one.index for one in reversed(self.known) if not own.isdisjoint(one.ids))
         known.replaced = next(others, None)
@@ -204,6 +223,23 @@ def parameters_of(optimizer: Optimizer) -> Iterable[Tensor]:
     """Yield the tensors of an optimizer's groups."""
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def _note_decay(known: Known, optimizer: Optimizer) -> None:
+    """Record which parameters have no weight decay where others do, and the script's filters."""
+    decays = [bool(group.get("weight_decay")) for group in optimizer.param_groups]
+    inner = known.location.inner
+    if inner is None or len(set(decays)) < 2:
+        return
+    groups = zip(optimizer.param_groups, decays, strict=True)
+    known.undecayed = frozenset(id(p) for group, has in groups if not has for p in group["params"])
+    file = inner.code.co_filename
+    known.name_filters = tuple(
+        (word, Line(code, one.line))
+        for one in name_filters(file)
+        if (code := code_at(file, one.line)) is not None
+        for word in one.words
+    )
 
 
 def learning_rate(optimizer: Optimizer) -> object:

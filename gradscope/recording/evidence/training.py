@@ -90,7 +90,16 @@ class TrainedOptimizer:
 
     table: ClassVar[str] = "trained_optimizer"
     later_columns: ClassVar[frozenset[str]] = frozenset(
-        {"joined", "rested", "base_rate", "rate_function", "planned_steps", "plateau_site"}
+        {
+            "joined",
+            "rested",
+            "base_rate",
+            "rate_function",
+            "planned_steps",
+            "plateau_site",
+            "undecayed",
+            "name_filters",
+        }
     )
     class_name: str
     family: OptimizerFamily
@@ -117,6 +126,10 @@ class TrainedOptimizer:
     """
     plateau_site: int | None = None
     """Line that made its `ReduceLROnPlateau`; None without one."""
+    undecayed: tuple[int, ...] = ()
+    """Parameters without weight decay, if other groups have one."""
+    name_filters: tuple[tuple[str, int], ...] = ()
+    """Words, each with the line of its list, by which the script may have formed these groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
