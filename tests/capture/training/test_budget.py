@@ -1,5 +1,7 @@
 """The budget of recording, on a clock of its own."""
 
+from itertools import pairwise
+
 import pytest
 
 from gradscope.capture.training.pacing.budget import LEAST, REPEATED_STEP, Budget
@@ -39,7 +41,7 @@ def test_norms_of_short_steps_are_measured_until_the_end(trained):
     # It takes so many steps until the reserve pays for a measurement.
     apart = MEASURED / (LEAST * SHARE * seconds)
     late = [step for step in measured if step > 1_000]
-    gaps = [after - before for before, after in zip(late, late[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(late)]
     assert late[-1] > 20_000 - 2 * apart
     assert min(gaps) >= apart - 1
     assert max(gaps) <= 1.2 * apart
