@@ -1,5 +1,6 @@
 """GS318: optimizer steps that leave every weight as it was."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -38,6 +39,10 @@ class _Step:
     """Norm of the weights before the step, by parameter."""
 
 
+_SWITCH = re.compile(r"switch|update_model", re.IGNORECASE)
+"""Names of code that means training to go on from an average."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWithoutEffect(Rule):
     """The optimizer has gradients and a learning rate, but its steps change no weight.
@@ -74,7 +79,8 @@ class StepWithoutEffect(Rule):
 
     When it may be wrong:
         If the optimizer only represents one that steps elsewhere, such as on another device; if
-        training is meant to go on from the average, as with switch EMA.
+        training is meant to go on from the average, as with switch EMA. It is a note where the line
+        or its function has a name such as `switch` or `update_model_with_ema`.
 
     Source:
         torch source, `torch.optim`: steps write to parameters in place.
@@ -167,6 +173,8 @@ class StepWithoutEffect(Rule):
         context.measured(self.code, "times", replaced.times, self.least_times)
         if not self.least_times <= replaced.times <= most:
             return
+        site = context.site(replaced.site)
+        is_meant = site is not None and bool(_SWITCH.search(f"{site.function} {site.source}"))
         yield self.finding(
             context,
             message=(
@@ -175,6 +183,7 @@ class StepWithoutEffect(Rule):
             ),
             remedy="keep a copy of the weights, and put it back after the evaluation",
             site=replaced.site,
+            severity="note" if is_meant else None,
             evidence={
                 "times": replaced.times,
                 "limit": self.least_times,

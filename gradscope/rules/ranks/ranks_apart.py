@@ -187,9 +187,9 @@ class RanksApart(Rule):
             names=names,
             evidence={
                 "parameters_apart": len(names),
-                "smallest_norm": min(values),
-                "largest_norm": max(values),
+                "relative_difference": (max(values) - min(values)) / (max(values) or 1.0),
                 "limit": self.tolerance,
+                "largest_norm": max(values),
             },
             count=len(names),
             step=at,

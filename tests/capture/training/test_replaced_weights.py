@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.rules.watching import findings_of, recording_of
+from tests.rules.watching import findings_of, findings_of_script, recording_of
 
 
 def training(between, *, steps=40, every=8):
@@ -92,6 +92,46 @@ def test_average_that_stays_in_the_model_is_an_error(tmp_path):
     # The fifth replacement comes after the last step.
     assert dict(finding.evidence) == {"times": 4, "limit": 2, "steps": 40}
     assert finding.severity == "error"
+
+
+EPOCHS = """
+import copy
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+average = copy.deepcopy(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+
+def {name}():
+    model.load_state_dict(average.state_dict())
+
+
+for epoch in range(4):
+    for _ in range(8):
+        x = torch.randn(32, 6)
+        optimizer.zero_grad()
+        (model(x) - x.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            for slow, fast in zip(average.parameters(), model.parameters()):
+                slow.lerp_(fast, 0.1)
+    {name}()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [("switch_to_average", "note"), ("evaluate", "error")]
+)
+def test_average_that_a_switch_puts_into_the_model_is_a_note(name, severity, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(EPOCHS.format(name=name))
+    (finding,) = (one for one in findings_of_script(script, tmp_path) if one.rule == "GS318")
+    assert finding.severity == severity
+    assert finding.location.function == name
 
 
 @pytest.mark.parametrize("between", [comes_back, starts_again, goes_back_halfway, shrinks, nothing])

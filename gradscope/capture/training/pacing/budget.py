@@ -25,6 +25,11 @@ REPEATED_STEP = 40e-6
 """Seconds per repeated step, measured on one of zero, backward and step. It is not timed, because
 that would add to it."""
 
+LEAST = 0.2
+"""Share of the budget that is for norms even where comparing repeated steps costs all of it: norms
+are then measured rarely, but until the end.
+"""
+
 _TOGETHER = 0.02
 """Seconds of repeated steps that are accounted for together."""
 
@@ -79,6 +84,8 @@ class Budget:
         """Recent cost of a step with measured norms, and of a captured step."""
         self._norms = self._captures = 0.0
         """Remaining budget of each; negative if the first steps used it in advance."""
+        self._reserve = 0.0
+        """Budget for the next measurement of norms, whatever else was spent."""
 
     @property
     def is_unlimited(self) -> bool:
@@ -149,6 +156,8 @@ class Budget:
         self._capture_cost = median(self._recent["captured"] or (0.0,))
 
     def _account(self, kind: WindowKind, own: float, income: float) -> None:
+        reserve = self._reserve + LEAST * income
+        self._reserve = max(reserve - own, 0.0) if kind == "measured" else reserve
         if kind == "captured":
             self._captures -= own
         elif kind == "measured":
@@ -167,7 +176,7 @@ class Budget:
 
     def affords_norms(self) -> bool:
         """Return whether the budget allows to measure the norms of the next step."""
-        return self.share is None or self._norms >= self._norm_cost
+        return self.share is None or max(self._norms, self._reserve) >= self._norm_cost
 
     def affords_capture(self) -> bool:
         """Return whether the budget allows to capture the next step."""

@@ -31,7 +31,16 @@ _NEARLY = 1e-3
 _NEARLY_ALL = 0.9
 """Share of the steps that are followed by a move back."""
 
-_REPLACING = frozenset({"apply_shadow", "assign", "copy_params", "copy_to", "load_state_dict"})
+_REPLACING = frozenset(
+    {
+        "apply_shadow",
+        "assign",
+        "copy_params",
+        "copy_to",
+        "load_state_dict",
+        "update_model_with_ema",
+    }
+)
 _AVERAGE = re.compile(r"ema|avg|averag|shadow|swa|slow|mean|smooth|polyak", re.IGNORECASE)
 
 

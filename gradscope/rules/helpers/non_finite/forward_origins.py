@@ -107,7 +107,7 @@ _OWNERS = {
     "parameter": "parameter {}",
     "buffer": "buffer {}",
     "batch": "the batch",
-    "tensor": "a tensor made before the forward",
+    "tensor": "a tensor that is no parameter",
 }
 
 _OWNERS_REMEDY = {
