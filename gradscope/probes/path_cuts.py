@@ -1,5 +1,6 @@
 """Records what leads to the loss without a gradient although its parameters get one otherwise."""
 
+from collections import deque
 from collections.abc import Iterator
 
 from torch import Tensor
@@ -51,11 +52,11 @@ class _Behind:
         self.origins: list[Slot] = []
         """Tensors of the graph, the nearest on each way."""
         edges = list(cut.sources.values())
-        waiting = [(edge.node, edge.slot, False) for edge in edges if edge.node is not None]
+        waiting = deque((edge.node, edge.slot, False) for edge in edges if edge.node is not None)
         seen = {node for node, _, _ in waiting}
         leaves = [edge.leaf for edge in edges if edge.leaf is not None]
         while waiting and len(seen) < limit:
-            node, slot, is_inside = waiting.pop()
+            node, slot, is_inside = waiting.popleft()
             position = graph.index.get(node)
             if position is not None and not is_inside:
                 self.origins.append((position, slot))
@@ -66,7 +67,10 @@ class _Behind:
             for following, number in node.next_functions:
                 if following is not None and following not in seen:
                     seen.add(following)
-                    waiting.append((following, number, is_inside))
+                    if is_inside:
+                        waiting.append((following, number, True))
+                    else:  # first, or a way through the graph hides where another one enters it
+                        waiting.appendleft((following, number, False))
         self.parameters = {trainable[id(leaf)] for leaf in leaves if id(leaf) in trainable}
         self.visited = len(seen)
 

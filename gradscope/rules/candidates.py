@@ -147,6 +147,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
         ("divisions that give 0 in a run", _events("zero-quotient")),
         ("divisions that give 0 in a forward", _evidence(ZeroQuotientRecord)),
     ),
+    "GS221": (_PATH_CUT, _VALUE),
     "GS301": (_BACKWARD, _ZERO, _STEP),
     "GS302": (_BACKWARD, _ZERO, _STEP),
     "GS303": (_BACKWARD, _STEP),

@@ -103,6 +103,7 @@ from gradscope.rules.ranks.statistics_per_rank import StatisticsPerRank
 from gradscope.rules.ranks.uneven_ranks import UnevenRanks
 from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
 from gradscope.rules.ranks.wrong_rank_average import WrongRankAverage
+from gradscope.rules.reach.detached_normalisation import DetachedNormalisation
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
@@ -165,6 +166,7 @@ RULES: tuple[type[Rule], ...] = (
     InputIgnored,
     RepeatedModule,
     QuotientAlwaysZero,
+    DetachedNormalisation,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
