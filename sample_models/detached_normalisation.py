@@ -19,7 +19,7 @@ class FeatureNorm(nn.Module):
         """Normalize `[batch, features]`."""
         mean = x.detach().mean(dim=1, keepdim=True)  # GS221
         variance = x.detach().var(dim=1, keepdim=True, correction=0)
-        return self.gain * (x - mean) / (variance + 1e-6).sqrt()
+        return (x - mean) / (variance + 1e-6).sqrt() * self.gain
 
 
 class Net(nn.Module):
