@@ -36,7 +36,7 @@ class DetachedNormalisation(Rule):
     How it is measured:
         Within the forward of a module, a detached value is subtracted from the tensor that it was
         computed from, and the difference is divided by, or multiplied with, a detached value of the
-        same tensor. The mean square of the result is 1, or `(n - 1) / n` for n elements per mean,
+        same tensor, perhaps after a gain. The mean square of the result is 1, or `(n - 1) / n` for n elements per mean,
         up to 0.001, and up to 0.0002 if there is only one result. So running statistics are left
         out, whose results are not exactly normalised.
 
@@ -126,12 +126,23 @@ def _scaled(
     found = []
     for join in cut.joins:
         operands = forward_inputs(context, join)
-        taken = operands[0].node if len(operands) == 1 else None
-        if not context.recording.nodes[join].operation.startswith(_SCALES):
+        if len(operands) != 1 or not _is_scale(context, join):
             continue
+        taken = _without_gain(context, operands[0].node)
         if taken in centred and centred[taken] in origins:
             found.append(join)
     return tuple(found)
+
+
+def _is_scale(context: RuleContext, node: int) -> bool:
+    return context.recording.nodes[node].operation.startswith(_SCALES)
+
+
+def _without_gain(context: RuleContext, node: int) -> int:
+    """Return what a parameter multiplies, as in `gain * (x - mean) / std`; else the node itself."""
+    operands = forward_inputs(context, node) if _is_scale(context, node) else ()
+    others = [ref.node for ref in operands if context.recording.nodes[ref.node].parameter is None]
+    return others[0] if len(operands) == 2 and len(others) == 1 else node
 
 
 def _are_normalised(context: RuleContext, results: tuple[int, ...]) -> bool:

@@ -50,6 +50,10 @@ return (x - mean) * (x.var(0) + 1e-8).rsqrt().detach()
 fixed = x.detach()  # <-
 return (x - fixed.mean(1, keepdim=True)) / fixed.std(1, keepdim=True)
 """,
+    "gain before the division": """
+mean, std = x.mean(-1, keepdim=True).detach(), x.std(-1, keepdim=True).detach()  # <-
+return self.scale * (x - mean) / (std + 1e-6) + self.shift
+""",
     "no_grad": """
 with torch.no_grad():
     mean = x.mean(0)  # <-
