@@ -36,9 +36,9 @@ class DetachedNormalisation(Rule):
     How it is measured:
         Within the forward of a module, a detached value is subtracted from the tensor that it was
         computed from, and the difference is divided by, or multiplied with, a detached value of the
-        same tensor, perhaps after a gain. The mean square of the result is 1, or `(n - 1) / n` for n elements per mean,
-        up to 0.001, and up to 0.0002 if there is only one result. So running statistics are left
-        out, whose results are not exactly normalised.
+        same tensor, perhaps after a gain. The mean square of the result is 1, or `(n - 1) / n` for
+        n elements per mean, up to 0.001, and up to 0.0002 if there is only one result. So running
+        statistics are left out, whose results are not exactly normalised.
 
     How to fix it:
         Compute both from the tensor itself, or use `nn.LayerNorm`, `nn.GroupNorm` or
