@@ -51,10 +51,10 @@ def unread_leaves(leaves: Iterable[Tensor]) -> Iterator[tuple[Tensor, ScriptLeaf
     }
     if not wanted:
         return
-    frames = Locations().users(sys._getframe(1))
-    if any(reads_gradients(frame.f_code.co_filename) for frame in frames):
-        return
-    for frame in frames:
+    for frame in Locations().users(sys._getframe(1)):
+        # Frames further out hold the leaf no more, as those of what runs the script.
+        if reads_gradients(frame.f_code.co_filename):
+            return
         for value, found in _held(frame):
             # A parameter that is made anew may be part of a search.
             if id(value) in wanted and (found.is_kept or not isinstance(value, nn.Parameter)):

@@ -68,11 +68,19 @@ def _intended(
     source: SourceFile, call: cst.Call, owner: cst.BaseExpression, finding: Finding
 ) -> str | None:
     """Return the module that is missing, if two optimizers are given the same other one."""
-    given = (given_parameters(one) for one in source.all(cst.Call) if _makes_optimizer(source, one))
-    owners = [one for node in given if node is not None and (one := owner_of_all(node)) is not None]
-    alike = [one for one in owners if source.code(one) == source.code(owner)]
+    alike = [
+        one
+        for one in source.all(cst.Call)
+        if _makes_optimizer(source, one)
+        and (given := given_parameters(one)) is not None
+        and (other := owner_of_all(given)) is not None
+        and source.code(other) == source.code(owner)
+    ]
+    assigned = (source.around(one, cst.Assign) for one in alike)
+    # Of one variable, the second optimizer replaces the first.
+    variables = {source.code(one.targets[0].target) for one in assigned if one is not None}
     name = only({one.partition(".")[0] for one in finding.parameters})
-    if len(alike) != 2 or name is None:
+    if len(alike) != 2 or len(variables) != 2 or name is None:
         return None
     code = f"self.{name}" if isinstance(owner, cst.Attribute) else name
     is_beside = source.code(owner).count(".") == code.count(".")
