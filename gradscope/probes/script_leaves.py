@@ -17,6 +17,7 @@ from gradscope.capture.source.statements import (
     tree_of,
 )
 from gradscope.capture.training.locations import Locations
+from gradscope.capture.training.steps.update_lines import updates
 
 _OF_PARAMETERS = frozenset({"p", "param", "params", "parameter", "w", "weight", "bias", "torch"})
 
@@ -94,6 +95,9 @@ def reads_gradients(file: str) -> bool:
     # Without its source, code may read anything: report nothing rather than a false alarm.
     if not linecache.getlines(file):
         return True
+    # An update by hand names its parameters otherwise: `for p in (scale, offset): p -= p.grad`.
+    if any(updates(file)):
+        return True
     for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Attribute):
             if node.attr in _READERS:
@@ -159,16 +163,18 @@ def _is_to_learn(statement: ast.stmt, value: Tensor) -> bool:
 
 
 def _is_written(file: str, name: str) -> bool:
-    """Return whether a file changes a variable's values, or reads its gradient."""
-    for one in ast.walk(tree_of(file)):
-        if isinstance(one, ast.Attribute) and ast.unparse(one.value) == name:
-            is_write = one.attr.endswith("_") and one.attr != "requires_grad_"
-            if is_write or one.attr in ("data", "grad"):
-                return True
-        elif isinstance(one, ast.AugAssign | ast.Subscript) and isinstance(
-            getattr(one, "ctx", ast.Store()), ast.Store
-        ):
-            target = one.target if isinstance(one, ast.AugAssign) else one.value
-            if ast.unparse(target) == name:
-                return True
+    """Return whether a file may change a variable's values, or reads its gradient."""
+    return any(_may_write(one, name) for one in ast.walk(tree_of(file)))
+
+
+def _may_write(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Attribute(value=owner, attr=attribute):
+            is_write = attribute.endswith("_") and attribute != "requires_grad_"
+            return (is_write or attribute in ("data", "grad")) and ast.unparse(owner) == name
+        case ast.AugAssign(target=target) | ast.Subscript(value=target, ctx=ast.Store()):
+            return ast.unparse(target) == name
+        # What gets a list of tensors may change each, as torch._foreach_mul_ does.
+        case ast.List(elts=elements, ctx=ast.Load()) | ast.Tuple(elts=elements, ctx=ast.Load()):
+            return any(ast.unparse(one) == name for one in elements)
     return False

@@ -99,10 +99,12 @@ def test_attributes_of_a_trainer_are_judged_likewise(held, count, tmp_path):
         {"held": "[*body.parameters(), weights]"},
         {"after": "weights.data.sub_(0.01)"},
         {"after": "with torch.no_grad(): weights.sub_(0.01)"},
+        {"after": "for p in (weights,): p.data -= 0.01 * p.grad"},
+        {"after": "with torch.no_grad(): torch._foreach_mul_([weights], 0.9)"},
         {"after": "print(weights.grad)"},
         {"made": "weights = torch.zeros(2)"},
     ],
-    ids=["held", "moved", "moved in place", "read", "constant"],
+    ids=["held", "moved", "moved in place", "moved by hand", "in a list", "read", "constant"],
 )
 def test_weights_that_something_moves_are_no_error(chosen, tmp_path):
     assert all(one.severity == "note" for one in found(tmp_path, **chosen))
