@@ -88,6 +88,17 @@ def is_plain(tensor: Tensor) -> bool:
     return is_in_place(tensor) and is_in_memory(tensor)
 
 
+def is_transforming() -> bool:
+    """Return whether `torch.func` transforms the running code: it has wrappers for tensors."""
+    # They stand for batched or dual values, and have no numbers of their own.
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def has_numbers(tensor: Tensor) -> bool:
+    """Return whether a tensor is plain and has numbers of its own."""
+    return is_plain(tensor) and not is_transforming()
+
+
 def is_plain_float(tensor: Tensor) -> bool:
     """Return whether a tensor is plain and has a real type that torch computes with."""
     return tensor.dtype in CALCULABLE and is_plain(tensor)

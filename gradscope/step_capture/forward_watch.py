@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.naming import shape_of
+from gradscope.capture.reading import is_transforming
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.graph import VIEW_OPERATIONS, is_old
 from gradscope.capture.training.guard import without_dispatch_modes
@@ -85,7 +86,7 @@ class ForwardWatch:
     ) -> None:
         """Check the tensor that is about to be written to."""
         name = getattr(func, "__name__", "")
-        if _writes(name, kwargs) and _are_readable():
+        if _writes(name, kwargs) and not is_transforming():
             with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
                 self.origins.at(frame)
                 if name == "__setitem__":
@@ -104,7 +105,7 @@ class ForwardWatch:
     ) -> None:
         """Check the result of a call."""
         name = getattr(func, "__name__", "")
-        if name in _NOT_COMPUTED or not _are_readable():
+        if name in _NOT_COMPUTED or is_transforming():
             return
         if not self.measures and self._is_sound(name, result):
             return
@@ -228,12 +229,6 @@ class _Origins(OriginTracker):
 
 def _likeness(origin: Origin) -> tuple[object, ...]:
     return origin.operation, origin.line, origin.makes, origin.source, origin.name
-
-
-def _are_readable() -> bool:
-    """Return whether tensors have numbers of their own, unlike in `torch.func`'s transforms."""
-    # Inside a transform, tensors are wrappers of batched or dual values.
-    return torch._C._functorch.peek_interpreter_stack() is None
 
 
 def _is_view(tensor: Tensor) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.reading import whole
+from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
 
 _LOOKUP = "embedding"
@@ -169,8 +169,7 @@ def _visible(
 
 
 def _is_judged(mask: Tensor) -> bool:
-    is_plain = not mask.is_nested and mask.layout is torch.strided and not mask.is_meta
-    return is_plain and mask.ndim >= 2 and 0 < mask.numel() <= _MOST_ELEMENTS
+    return has_numbers(mask) and mask.ndim >= 2 and 0 < mask.numel() <= _MOST_ELEMENTS
 
 
 def _inverted(keys: Tensor, tokens: Tensor) -> tuple[int, int, int] | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.reading import is_plain
+from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 
 _MARGIN_LOSSES = {
@@ -135,7 +135,7 @@ class PairLabelObserver:
             return
         if not _LEAST_ROWS <= rows <= _MOST_ROWS or target.is_floating_point():
             return
-        if not (_is_readable(logits) and _is_readable(target)):
+        if not (has_numbers(logits) and has_numbers(target)):
             return
         values = logits.detach().float()
         if bool((target == torch.arange(rows, device=target.device)).any()):
@@ -170,7 +170,7 @@ def _argument(
 
 def _zeros(labels: object) -> tuple[int, int] | None:
     """Return the number of labels, and of zeros, if they are 0 and 1 and both occur."""
-    if not isinstance(labels, Tensor) or labels.numel() < _LEAST_ROWS or not _is_readable(labels):
+    if not isinstance(labels, Tensor) or labels.numel() < _LEAST_ROWS or not has_numbers(labels):
         return None
     if labels.is_complex():
         return None
@@ -189,7 +189,3 @@ def _is_at_zero(name: str, args: tuple[object, ...], given: Mapping[str, object]
     if name == "relu":
         return True
     return _argument(args, given, 1, "min") in (0, 0.0) and _argument(args, given, 2, "max") is None
-
-
-def _is_readable(tensor: Tensor) -> bool:
-    return is_plain(tensor) and torch._C._functorch.peek_interpreter_stack() is None

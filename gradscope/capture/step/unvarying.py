@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.reading import is_plain
+from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class UnvaryingObserver:
         self._pending.clear()
 
     def _see_ratio(self, result: Tensor, line: Line) -> None:
-        if result.numel() < 2 or not _is_readable(result):
+        if result.numel() < 2 or not has_numbers(result):
             return
         low, high = map(float, torch.aminmax(result.detach()))
         if low >= 1 - _ROUNDING and high <= 1 + _ROUNDING:
@@ -133,7 +133,7 @@ class UnvaryingObserver:
         dividend = args[0]
         divisor = args[1] if len(args) > 1 else given.get("other")
         assert isinstance(dividend, Tensor)
-        if not isinstance(divisor, int | float) or not _is_readable(dividend):
+        if not isinstance(divisor, int | float) or not has_numbers(dividend):
             return
         if bool(result.any()):
             self.varying.add(line)
@@ -171,19 +171,14 @@ class UnvaryingObserver:
         return known is not None and known[0]() is tensor
 
 
-def _is_readable(tensor: Tensor) -> bool:
-    """Return whether a tensor has numbers, unlike in `torch.func`'s transforms."""
-    return is_plain(tensor) and torch._C._functorch.peek_interpreter_stack() is None
-
-
 def _is_constant(factor: object) -> "TypeIs[Tensor]":
     """Return whether a factor is a tensor that is not part of the graph."""
-    return isinstance(factor, Tensor) and not factor.requires_grad and _is_readable(factor)
+    return isinstance(factor, Tensor) and not factor.requires_grad and has_numbers(factor)
 
 
 def _is_other(old: object, new: Tensor) -> bool:
     """Return whether a tensor is computed outside of the graph, and is not `new.detach()`."""
     if not isinstance(old, Tensor) or old.requires_grad or old.shape != new.shape:
         return False
-    are_readable = _is_readable(old) and _is_readable(new)
+    are_readable = has_numbers(old) and has_numbers(new)
     return are_readable and old.data_ptr() != new.data_ptr()

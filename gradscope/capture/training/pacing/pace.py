@@ -5,7 +5,6 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from gradscope.capture.training.event_log import Event, EventLog, Number
 from gradscope.capture.training.gradient_state import GradientState
@@ -16,9 +15,6 @@ from gradscope.capture.training.pacing.sentinels import Sentinels, loss_of
 from gradscope.capture.training.pacing.step_patterns import StepPatterns
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.repetitions import RepeatedSteps
-
-if TYPE_CHECKING:
-    pass
 
 _FORCED = 5
 """Number of steps whose norms are measured after a problem."""
