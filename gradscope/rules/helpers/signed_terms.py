@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
@@ -51,8 +51,10 @@ class SignedTerm:
     sign: int
     """1 if a step makes it smaller, -1 if it makes it larger, 0 if that is unknown."""
     kind: TermKind
-    comparison: ComparisonRecord | None = None
+    comparison: ComparisonRecord | None
     """The loss function of an `error`."""
+    flip: NodeRecord | None
+    """First operation after the term that changes the sign; None without one."""
 
 
 def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
@@ -63,26 +65,30 @@ def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
         for one in context.recording.evidence_of(ComparisonRecord)
         if one.operation in ERRORS
     }
-    waiting = [(node.index, 1) for node in context.first.nodes if node.depth == 0]
-    seen = set(waiting)
+    waiting = [_Reached(node, 1, None) for node in context.first.nodes if node.depth == 0]
+    seen = {(one.node.index, one.sign) for one in waiting}
     while waiting:
-        index, sign = waiting.pop()
-        node = context.recording.nodes[index]
-        inputs = _inputs(context, index)
-        kind = _kind(context, stats, node)
-        if index in errors and _lowest(stats, index) >= 0:
-            yield SignedTerm(node, sign, "error", errors[index])
-            continue
-        if kind != "other":
-            yield SignedTerm(node, sign, kind)
-            continue
-        signs = _signs(stats, node, inputs)
+        node, sign, flip = waiting.pop()
+        inputs = _inputs(context, node.index)
+        error = errors.get(node.index)
+        is_error = error is not None and _lowest(stats, node.index) >= 0
+        kind = "error" if is_error else _kind(context, stats, node)
+        signs = _signs(stats, node, inputs) if kind == "other" else ()
         if not signs:
-            yield SignedTerm(node, sign if inputs else 0, "other")
+            yield SignedTerm(node, sign if inputs else 0, kind, error, flip)
         for one, factor in zip(inputs, signs, strict=False):
             if (one, sign * factor) not in seen:
                 seen.add((one, sign * factor))
-                waiting.append((one, sign * factor))
+                flipped = node if factor < 0 else flip
+                waiting.append(_Reached(context.recording.nodes[one], sign * factor, flipped))
+
+
+class _Reached(NamedTuple):
+    """An operation between the terms and the loss."""
+
+    node: NodeRecord
+    sign: int
+    flip: NodeRecord | None
 
 
 def _signs(
@@ -111,6 +117,8 @@ def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeR
         is_picked = _is_picked(stats, node.index, inputs[0])
         is_likelihood = is_picked and _is_log_softmax(context, stats, inputs[0])
         return "log-likelihood" if is_likelihood else "other"
+    if node.operation == "LogSigmoidBackward0":
+        return "log-likelihood"
     if node.operation == "MinimumBackward0" and _is_surrogate(context, inputs):
         return "lower surrogate"
     return "other"

@@ -39,12 +39,13 @@ class LossMaximised(Rule):
 
     How it is measured:
         The terms that are added up in the loss are followed with their signs through sums, means,
-        negations and constant factors. A term is an error if it is a loss function that is 0 for a
-        correct prediction, the square or magnitude of a distance from data, or a picked element of
-        a log-softmax, negated. It is found if at least one error enters with a minus, and no term
-        with a plus or an unknown sign. Layers of the model must be trained, by a single optimizer,
-        and in a run by a single backward. A classifier must not be better than chance at first:
-        its cross-entropy is at least `least` of ln(C).
+        negations and constant factors. An error is a loss function that is 0 for a correct
+        prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
+        picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
+        least one error enters with a minus, and no term with a plus or an unknown sign. Layers of
+        the model must be trained, by a single optimizer, and in a run by a single backward. A
+        classifier must not be better than chance at first: its cross-entropy is at least `least` of
+        ln(C).
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -91,11 +92,14 @@ class LossMaximised(Rule):
             return
         error = errors[0]
         name = _TEXT[error.kind] if error.comparison is None else error.comparison.operation
+        made = error.node.site if error.comparison is None else error.comparison.site
+        flip = None if error.flip is None else error.flip.site
         yield self.finding(
             context,
             message=f"the loss makes each step enlarge the {name}: its sign is wrong",
             remedy="negate the loss" if error.sign < 0 else "put a minus in front of the mean",
-            site=error.node.site if error.comparison is None else error.comparison.site,
+            site=made if flip is None else flip,
+            related=(context.related(made if flip not in (None, made) else None, "the term"),),
             evidence={"terms_enlarged": len(errors)}
             | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
         )

@@ -41,6 +41,7 @@ SICK = {
     "gathered": lambda out: out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
     "picked": lambda out: (functional.one_hot(CLASSES, 3) * out.log_softmax(1)).sum(1).mean(),
     "distribution": lambda out: Categorical(logits=out).log_prob(CLASSES).mean(),
+    "preferred": lambda out: functional.logsigmoid(out[:, 0] - out[:, 1]).mean(),
     "surrogate": lambda out: torch.min(*surrogates(out)).mean(),
 }
 
@@ -50,6 +51,10 @@ HEALTHY = {
     "negated twice": lambda out: -(0 - functional.mse_loss(out, Y)),
     "gathered": lambda out: -out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
     "distribution": lambda out: -Categorical(logits=out).log_prob(CLASSES).mean(),
+    "preferred": lambda out: -functional.logsigmoid(out[:, 0] - out[:, 1]).mean(),
+    "logistic": lambda out: (
+        -(functional.logsigmoid(out[:, 0]) + functional.logsigmoid(-out[:, 1])).mean()
+    ),
     "surrogate": lambda out: -torch.min(*surrogates(out)).mean(),
     "surrogate of costs": lambda out: torch.max(*surrogates(out)).mean(),
     "one error against another": lambda out: (
@@ -113,7 +118,9 @@ for step in range(6):
 """
 
 ENLARGED = "-functional.cross_entropy(model(x), y)"
-RETAINED = "optimizer.zero_grad(); functional.cross_entropy(model(x), y).backward(); optimizer.step()"
+RETAINED = (
+    "optimizer.zero_grad(); functional.cross_entropy(model(x), y).backward(); optimizer.step()"
+)
 TRAINED = """
 for _ in range(200):
     functional.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
