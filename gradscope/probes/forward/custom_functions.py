@@ -190,6 +190,8 @@ def _checks(function: type[Function], application: Application) -> tuple[InputCh
     except GradscopeError as error:
         try:
             return _checks_in(SINGLE, function, application)
+        except ChosenGradientError:
+            raise
         except GradscopeError:
             raise error from None
 

@@ -149,10 +149,9 @@ class ScaledWithoutAccumulation(Rule):
         pass must not hide it, as they would for a long period.
         """
         double, single = sizes[::period], [n for at, n in enumerate(sizes) if at % period]
-        return (
-            sum(size == 2 for size in double) >= max(self.least_periods, self.share * len(double))
-            and sum(size == 1 for size in single) >= self.share * len(single)
-        )
+        return sum(size == 2 for size in double) >= max(
+            self.least_periods, self.share * len(double)
+        ) and sum(size == 1 for size in single) >= self.share * len(single)
 
     def _affected(self, context: RuleContext, series: Series) -> tuple[AffectedWindows | None, int]:
         """Return the steps with one pass of a divided loss, and the divisor."""

@@ -185,27 +185,31 @@ class WrongCustomGradient(Rule):
         for region in context.recording.evidence_of(UnrepeatedRegion):
             yield self._unrepeated(context, region)
         for record in context.recording.evidence_of(CustomFunctionRecord):
-            for one in record.inputs:
-                context.measured(
-                    self.code,
-                    "relative_deviation",
-                    one.deviation,
-                    self._limit(one),
-                    subject=f"{record.name} {one.name}",
-                    site=record.applied,
-                )
-            wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
-            if record.outcome == "wrong" and wrong:
-                yield self._finding(context, record, wrong)
-            if record.outcome == "unreversed":
-                yield self._unreversed(context, record)
-            if record.outcome == "ignoring":
-                yield self._ignoring(context, record)
+            yield from self._of_function(context, record)
         for cut in context.recording.evidence_of(PathCutRecord):
             name = turned_by(context.site(cut.site))
             if name is not None and cut.joins:
                 yield self._turned(context, cut, name)
         yield from self._withheld(context)
+
+    def _of_function(self, context: RuleContext, record: CustomFunctionRecord) -> Iterator[Finding]:
+        """Yield the finding for a function whose backward is wrong."""
+        for one in record.inputs:
+            context.measured(
+                self.code,
+                "relative_deviation",
+                one.deviation,
+                self._limit(one),
+                subject=f"{record.name} {one.name}",
+                site=record.applied,
+            )
+        wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
+        if record.outcome == "wrong" and wrong:
+            yield self._finding(context, record, wrong)
+        if record.outcome == "unreversed":
+            yield self._unreversed(context, record)
+        if record.outcome == "ignoring":
+            yield self._ignoring(context, record)
 
     def _withheld(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that returns no gradient for parameters."""

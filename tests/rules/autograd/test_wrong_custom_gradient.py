@@ -222,10 +222,11 @@ def test_chosen_gradients_are_left_alone(custom):
     assert record.inputs == ()
 
 
-def test_a_surrogate_that_ignores_the_gradient_is_wrong():
+@pytest.mark.parametrize("dtype", [None, torch.float32], ids=["any dtype", "float32 alone"])
+def test_a_surrogate_that_ignores_the_gradient_is_wrong(dtype):
     """The derivative of the surrogate alone is the same for every loss."""
     spike = function(
-        lambda ctx, x: (save(ctx, x), (x > 0).to(x))[1],
+        lambda ctx, x: (save(ctx, x), (x > 0).to(dtype or x.dtype))[1],
         lambda ctx, g: 1 / (1 + (3 * ctx.saved_tensors[0]).abs()) ** 2,
     )
     report = inspected(spike.apply)
