@@ -115,6 +115,7 @@ class UpdateTooSmall(Rule):
         is_zero = one.rate == 0
         call_site = step.site if call is None else call.site
         rested = None if record is None or not is_zero else record.rested
+        made = None if record is None else record.site
         is_planned = one.highest > 0 or _is_scheduled(context, one)
         rate = "is 0" if is_zero else f"is {short(one.rate, 2)} or less"
         return self.finding(
@@ -136,10 +137,10 @@ class UpdateTooSmall(Rule):
                 if is_planned
                 else "see whether a division of whole numbers, as in `lr * batch // 256`, gave 0"
             ),
-            site=call_site if rested is None else rested,
+            site=made if not is_planned else call_site if rested is None else rested,
             related=(
                 context.related(call_site if rested is not None else None, "the scheduler steps"),
-                context.related(None if record is None else record.site, "the optimizer"),
+                context.related(made, "the optimizer") if is_planned else None,
                 context.related(step.site, "the step") if call is not None else None,
             ),
             severity="error" if is_zero and one.is_end and is_planned else "warning",
