@@ -71,7 +71,8 @@ def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
         node, sign, flip = waiting.pop()
         inputs = _inputs(context, node.index)
         error = errors.get(node.index)
-        is_error = error is not None and _lowest(stats, node.index) >= 0
+        # With two inputs, two outputs of the model are compared, which may be meant to part.
+        is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
         kind = "error" if is_error else _kind(context, stats, node)
         signs = _signs(stats, node, inputs) if kind == "other" else ()
         if not signs:

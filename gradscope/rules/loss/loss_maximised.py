@@ -45,7 +45,8 @@ class LossMaximised(Rule):
         least one error enters with a minus, and no term with a plus or an unknown sign. Layers of
         the model must be trained, by a single optimizer, and in a run by a single backward. A
         classifier must not be better than chance at first: its cross-entropy is at least `least` of
-        ln(C).
+        ln(C). Two outputs of the model may be meant to part. Outside of runs, so may what a
+        generator gets from its discriminator: losses of two classes are left alone there.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -87,6 +88,8 @@ class LossMaximised(Rule):
         if not errors or not all(_makes_worse(one) for one in terms):
             return
         errors = [one for one in errors if _is_trained(context, one)]
+        if context.run is None and any(_may_be_adversarial(one) for one in errors):
+            return
         shares = [self._share_of_chance(context, one) for one in errors]
         if not errors or any(share is not None and share < self.least for share in shares):
             return
@@ -121,6 +124,13 @@ def _makes_worse(term: SignedTerm) -> bool:
     if term.kind in ("log-likelihood", "lower surrogate"):
         return term.sign > 0
     return term.sign < 0
+
+
+def _may_be_adversarial(term: SignedTerm) -> bool:
+    """Return whether a generator may enlarge a term, which is about two classes: real or not."""
+    comparison = term.comparison
+    is_binary = comparison is not None and comparison.operation.startswith("binary_cross_entropy")
+    return is_binary or term.node.operation == "LogSigmoidBackward0"
 
 
 def _is_trained(context: RuleContext, term: SignedTerm) -> bool:

@@ -41,7 +41,6 @@ SICK = {
     "gathered": lambda out: out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
     "picked": lambda out: (functional.one_hot(CLASSES, 3) * out.log_softmax(1)).sum(1).mean(),
     "distribution": lambda out: Categorical(logits=out).log_prob(CLASSES).mean(),
-    "preferred": lambda out: functional.logsigmoid(out[:, 0] - out[:, 1]).mean(),
     "surrogate": lambda out: torch.min(*surrogates(out)).mean(),
 }
 
@@ -64,6 +63,11 @@ HEALTHY = {
     "entropy": lambda out: (out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
     "pushed apart": lambda out: functional.relu(1 - (out - Y).pow(2).sum(1)).mean(),
     "energy": lambda out: -out.pow(2).mean(),
+    "two outputs pushed apart": lambda out: -functional.mse_loss(out[:, 0], out[:, 1]),
+    "generator": lambda out: (
+        -functional.binary_cross_entropy_with_logits(out, torch.zeros_like(out))
+    ),
+    "generator by logits": lambda out: functional.logsigmoid(-out).mean(),
 }
 
 
@@ -128,8 +132,11 @@ for _ in range(200):
     optimizer.zero_grad()
 y = x[:, :3].argmax(1)
 """
+PREFERRED = "functional.logsigmoid(model(x)[:, 0] - model(x)[:, 1]).mean()"
 RUNS = {
     "a minus too many": ({"loss": ENLARGED}, ["error"]),
+    "preferences without a minus": ({"loss": PREFERRED}, ["error"]),
+    "preferences": ({"loss": f"-{PREFERRED}"}, []),
     "none": ({"loss": ENLARGED[1:]}, []),
     "forgets what another loss retains": ({"loss": ENLARGED, "after": RETAINED}, []),
     "unlearns": ({"loss": ENLARGED, "before": TRAINED}, []),
