@@ -47,6 +47,8 @@ class LossMaximised(Rule):
         classifier must not be better than chance at first: its cross-entropy is at least `least` of
         ln(C). Two outputs of the model may be meant to part. Outside of runs, so may what a
         generator gets from its discriminator: losses of two classes are left alone there.
+        Log-likelihoods may be weighed by costs, and are left alone unless all have the same factor.
+        An optimizer with `maximize=True` is meant to enlarge the loss.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -74,9 +76,13 @@ class LossMaximised(Rule):
             return "no backward was recorded"
         if not context.shared(forward_stats):
             return "the values of the forward were not measured"
-        if len(context.recording.evidence_of(OptimizerRecord)) > 1:
+        optimizers, run = context.recording.evidence_of(OptimizerRecord), context.run
+        if len(optimizers) > 1:
             return "several optimizers may oppose each other"
-        run = context.run
+        if any(one.maximizes for one in optimizers):
+            return "the optimizer maximises the loss"
+        if run is not None and not optimizers:
+            return "the weights are changed without an optimizer"
         if run is not None and not (run.is_only_loss and run.is_stepped):
             return "several backward passes may oppose each other"
         return None
