@@ -174,6 +174,7 @@ def _rendered(
         lstrip_blocks=True,
     )
     environment.filters["plain"] = plain
+    environment.filters["diff_mark"] = diff_mark
     environment.filters["unbroken"] = unbroken
     environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
     styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
@@ -235,6 +236,13 @@ def _policy(scripts: Sequence[str], *, is_served: bool) -> str:
         "form-action 'none'",
     )
     return "; ".join(rules)
+
+
+def diff_mark(line: str) -> str:
+    """Return the class of a line of a unified diff: `added`, `removed`, `place` or `same`."""
+    if line.startswith(("+++", "---", "@@")):
+        return "place"
+    return {"+": "added", "-": "removed"}.get(line[:1], "same")
 
 
 SIZE_BUDGET = 2_900_000
