@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from gradscope import __version__
 from gradscope.cli.check import check
 from gradscope.cli.clip_report import clip_report
 from gradscope.cli.compare import compare
@@ -24,6 +23,7 @@ from gradscope.cli.shell.completion import completer_of
 from gradscope.cli.shell.help import CommandHelp, ProgramHelp
 from gradscope.cli.view.command import view
 from gradscope.options.declaration import Argument, Parameter
+from gradscope.version import __version__
 
 COMMANDS = (
     ("inspect", inspect, True),
