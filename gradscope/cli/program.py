@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from gradscope import __version__
 from gradscope.cli.options import with_parameters
 from gradscope.cli.shell.completion import completer_of
 from gradscope.cli.shell.help import CommandHelp, ProgramHelp
 from gradscope.options.declaration import Argument, Parameter
+from gradscope.version import __version__
 
 COMMANDS = {
     "inspect": ("inspect", True),

@@ -35,7 +35,8 @@ class WrongCustomGradient(Rule):
         Subclasses of `torch.autograd.Function`, applied in the forward, whose backward returns
         another gradient than the forward's finite differences show: a forgotten term or factor, a
         wrong sign, the derivative of another function, gradients in the wrong order. Also a
-        backward that returns None for an input that parameters need a gradient through;
+        backward that returns None for an input that parameters need a gradient through; one of a
+        surrogate that does not depend on the gradient that it is given;
         `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise; a
         function that is named after gradient reversal and hands the gradient on with its sign; and
         a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`. In a
@@ -185,25 +186,31 @@ class WrongCustomGradient(Rule):
         for region in context.recording.evidence_of(UnrepeatedRegion):
             yield self._unrepeated(context, region)
         for record in context.recording.evidence_of(CustomFunctionRecord):
-            for one in record.inputs:
-                context.measured(
-                    self.code,
-                    "relative_deviation",
-                    one.deviation,
-                    self._limit(one),
-                    subject=f"{record.name} {one.name}",
-                    site=record.applied,
-                )
-            wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
-            if record.outcome == "wrong" and wrong:
-                yield self._finding(context, record, wrong)
-            if record.outcome == "unreversed":
-                yield self._unreversed(context, record)
+            yield from self._of_function(context, record)
         for cut in context.recording.evidence_of(PathCutRecord):
             name = turned_by(context.site(cut.site))
             if name is not None and cut.joins:
                 yield self._turned(context, cut, name)
         yield from self._withheld(context)
+
+    def _of_function(self, context: RuleContext, record: CustomFunctionRecord) -> Iterator[Finding]:
+        """Yield the finding for a function whose backward is wrong."""
+        for one in record.inputs:
+            context.measured(
+                self.code,
+                "relative_deviation",
+                one.deviation,
+                self._limit(one),
+                subject=f"{record.name} {one.name}",
+                site=record.applied,
+            )
+        wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
+        if record.outcome == "wrong" and wrong:
+            yield self._finding(context, record, wrong)
+        if record.outcome == "unreversed":
+            yield self._unreversed(context, record)
+        if record.outcome == "ignoring":
+            yield self._ignoring(context, record)
 
     def _withheld(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that returns no gradient for parameters."""
@@ -248,6 +255,18 @@ class WrongCustomGradient(Rule):
             related=(context.related(record.applied, f"{record.name} is applied here"),),
             parameters=_parameters_behind(context, record),
             evidence={"sign": 1, "sign_expected": -1},
+        )
+
+    def _ignoring(self, context: RuleContext, record: CustomFunctionRecord) -> Finding:
+        return self.finding(
+            context,
+            message=f"{record.name}.backward returns the same whatever gradient it gets: what lies "
+            "before it is not trained by the loss",
+            remedy="multiply the result of backward by the incoming gradient",
+            site=record.applied if record.backward is None else record.backward,
+            related=(context.related(record.applied, f"{record.name} is applied here"),),
+            parameters=_parameters_behind(context, record),
+            evidence={"outcome": record.outcome},
         )
 
     def _turned(self, context: RuleContext, cut: PathCutRecord, name: str) -> Finding:
