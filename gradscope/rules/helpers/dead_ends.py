@@ -130,6 +130,8 @@ class DeadEnds:
             if any(len(one) != 1 for one in users) or users[0] == users[1]:
                 break
             last, first = (self.recording.nodes[one[0]] for one in users)
+        if last.site == first.site:  # of two calls of one function: where they meet
+            last = first = self._meeting(last, first) or last
         return DeadEnd(
             node=last,
             zeros=(),
@@ -141,6 +143,21 @@ class DeadEnds:
             is_over_one_element=False,
             cancelled=self.context.site(first.site),
         )
+
+    def _meeting(self, one: NodeRecord, other: NodeRecord) -> NodeRecord | None:
+        """Return the first operation that the ways of two others to the loss have in common."""
+        both = self._after(one) & self._after(other)
+        meetings = (self.recording.nodes[position] for position in both)
+        return min(meetings, key=lambda node: node.sequence or 0, default=None)
+
+    def _after(self, node: NodeRecord) -> set[int]:
+        """Return what uses an operation's result, directly or not, by index."""
+        waiting, after = [node.index], set[int]()
+        while waiting:
+            new = set(self.context.users.get(waiting.pop(), ())) - after
+            after |= new
+            waiting += new
+        return after
 
     def _position(self, node: NodeRecord) -> Site | None:
         """Return the line of an operation, or the line that made it if a module is the cause."""
@@ -280,12 +297,13 @@ class DeadEnds:
         record = self.recording.parameters[parameter]
         if end.operation in _ROWS:
             return True
-        if self.recording.modules[record.module].class_name in _RECURRENT:
-            return False
-        if end.operation.startswith("Clamp"):
+        is_recurrent = self.recording.modules[record.module].class_name in _RECURRENT
+        if is_recurrent or end.operation.startswith("Clamp"):
             return False
         if len(record.shape.dims) <= 1 and not end.operation.startswith("Mul"):
             return True
+        if end.index in self._cancelled:
+            return False
         return not any(True for _ in self._other_operands(end))
 
     def _opens(self, end: NodeRecord) -> bool:

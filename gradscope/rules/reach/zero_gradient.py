@@ -201,7 +201,9 @@ class ZeroGradient(Rule):
                 context.related(end.node.site, "the gradient becomes zero here")
                 if lies_elsewhere
                 else None,
-                context.related(end.cancelled, "the other of the two terms"),
+                context.related(end.cancelled, "the other of the two terms")
+                if end.cancelled != end.site
+                else None,
                 context.related(_bias_line(context, end), "the bias is filled here"),
             ),
             severity=self._severity(context, end, share),

@@ -444,6 +444,12 @@ def compute_loss(model, x):
 """
 
 
+FUNCTION = """def log_prob(net, x):
+    return net(x).log_softmax(-1).gather(1, actions.unsqueeze(1)).squeeze(1)
+
+def compute_loss"""
+
+
 def test_two_equal_terms_of_opposite_sign_are_named_at_the_later_line(inspect_file, tmp_path):
     report = inspect_file(POLICY.replace("OLD", "policy.log_prob(actions)"))
     found = only(report.findings, "GS204")
@@ -451,6 +457,23 @@ def test_two_equal_terms_of_opposite_sign_are_named_at_the_later_line(inspect_fi
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
     assert [one.line for one in found.related] == [found.location.line - 1]
     assert f"through this line and line {found.location.line - 1} cancel" in found.message
+
+
+def test_two_equal_terms_of_one_function_are_named_where_they_meet(inspect_file, tmp_path):
+    text = POLICY.replace("def compute_loss", FUNCTION).replace("  # <-", "")
+    text = text.replace("policy.log_prob(actions)", "log_prob(actor, x)")
+    text = text.replace("OLD", "log_prob(actor, x)\n    difference = new - old  # <-")
+    found = only(inspect_file(text.replace("((new - old)", "((difference)")).findings, "GS204")
+    assert "actor.weight" in found.parameters
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert not found.related
+
+
+def test_two_terms_of_one_function_on_other_data_are_fine(inspect_file):
+    """The parts of a bias cancel in the difference of two outputs, for good reason."""
+    text = POLICY.replace("policy.log_prob(actions)", "actor(x)[:, 0]")
+    text = text.replace("OLD", "actor(x.flip(0))[:, 0]")
+    assert not [one for one in inspect_file(text).findings if one.rule == "GS204"]
 
 
 @pytest.mark.parametrize("old", ["policy.log_prob(actions).detach()", "torch.zeros(16)"])
