@@ -196,6 +196,15 @@ def repeating(first, count, source=0):
     )
 
 
+def test_it_is_known_which_steps_repeat_others_and_were_not_timed(tmp_path):
+    recorder = recorder_at(tmp_path / "run.gradscope", None)
+    recorder.add(run_step(0, 1.0, 1.0))
+    recorder.repeat(repeating(1, 3))
+    recorder.add(run_step(4, 1.0, 1.0))
+    recorder.close()
+    assert load_recording(tmp_path / "run.gradscope").untimed == (range(1, 4),)
+
+
 def repeated_run(path, room):
     """Every 90 steps, one is recorded in full, and the others repeat it or a much earlier one."""
     recorder = recorder_at(path, room)

@@ -390,4 +390,4 @@ def _call(cut: Cut) -> str:
 def _position(line: Line | None) -> str:
     if line is None:
         return ""
-    return f" in line {line.number} of {Path(line.code.co_filename).name}"
+    return f" in line {line.number} of {Path(shown_file(line.code.co_filename)).name}"

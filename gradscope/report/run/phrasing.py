@@ -214,9 +214,9 @@ def kept_text(run: TrainingRun) -> str:
 
 
 def file_word(recording: Recording) -> str:
-    """Return the file of a recording as a word of a command; `RECORDING` if there is none."""
+    """Return the file of a recording as a word of a command; empty if there is none."""
     if not recording.file:
-        return "RECORDING"
+        return ""
     file = PurePath(recording.file)
     root = recording.target.root
     is_below = bool(root) and file.is_relative_to(root)
@@ -230,7 +230,7 @@ def kept_batches_text(batches: Sequence[KeptBatch], file: str) -> str:
     last = batches[-1].step
     return (
         f"{steps_text(one.step for one in batches)} stored, may contain private data: gradscope "
-        f"inspect TARGET --batch {file}:step={last}"
+        f"inspect TARGET --batch {file or 'RECORDING'}:step={last}"
     )
 
 
@@ -256,6 +256,8 @@ def captured_steps_text(run: TrainingRun, file: str) -> str:
     if not run.captured_steps:
         return ""
     steps = steps_text(row.step for row in run.captured_steps)
+    if not file:
+        return steps
     # The end of a script leaves its last step without a backward pass.
     measured = [row for row in run.captured_steps if row.tensors] or run.captured_steps
     return f"{steps}: gradscope report {file} --step {measured[-1].step}"
