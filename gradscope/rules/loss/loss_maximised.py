@@ -43,9 +43,9 @@ class LossMaximised(Rule):
         prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
         picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
         least one error enters with a minus, and no term with a plus or an unknown sign. Layers of
-        the model must be trained, by a single optimizer, and in a run by a single backward. A
-        classifier must not be better than chance at first: its cross-entropy is at least `least` of
-        ln(C).
+        the model must be trained, by a single optimizer of torch without `maximize`, and in a run
+        by a single backward. A classifier must not be better than chance at first: its
+        cross-entropy is at least `least` of ln(C).
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -73,8 +73,11 @@ class LossMaximised(Rule):
             return "no backward was recorded"
         if not context.shared(forward_stats):
             return "the values of the forward were not measured"
-        if len(context.recording.evidence_of(OptimizerRecord)) > 1:
+        optimizers = context.recording.evidence_of(OptimizerRecord)
+        if len(optimizers) > 1:
             return "several optimizers may oppose each other"
+        if any(one.maximizes or not one.is_torchs for one in optimizers):
+            return "the optimizer maximizes, or is not torch's own"
         run = context.run
         if run is not None and not (run.is_only_loss and run.is_stepped):
             return "several backward passes may oppose each other"

@@ -106,7 +106,7 @@ from torch.nn import functional
 
 torch.manual_seed(0)
 model = nn.Linear(6, 3)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, maximize={maximize})
 x, y = torch.randn(32, 6), torch.randint(0, 3, (32,))
 {before}
 for step in range(6):
@@ -128,10 +128,12 @@ for _ in range(200):
     optimizer.zero_grad()
 y = x[:, :3].argmax(1)
 """
+DEFAULTS = {"before": "", "after": "", "maximize": False}
 RUNS = {
     "a minus too many": ({"loss": ENLARGED}, ["error"]),
     "none": ({"loss": ENLARGED[1:]}, []),
     "forgets what another loss retains": ({"loss": ENLARGED, "after": RETAINED}, []),
+    "torch negates it again": ({"loss": ENLARGED, "maximize": True}, []),
     "unlearns": ({"loss": ENLARGED, "before": TRAINED}, []),
 }
 
@@ -140,5 +142,5 @@ RUNS = {
 def test_in_a_run_no_other_backward_may_oppose_it(name, tmp_path):
     parts, levels = RUNS[name]
     script = tmp_path / "train.py"
-    script.write_text(TRAINING.format(**{"before": "", "after": ""} | parts))
+    script.write_text(TRAINING.format(**DEFAULTS | parts))
     assert [one.severity for one in told(findings_of_script(script, tmp_path))] == levels
