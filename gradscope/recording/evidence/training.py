@@ -58,7 +58,7 @@ class OptimizerRecord:
     """Parameters that were made after it."""
     stale: tuple[StaleTensor, ...]
     maximizes: bool = False
-    """Whether a group has torch's option `maximize`."""
+    """Whether a group makes its steps enlarge the loss."""
 
     @property
     def parameters(self) -> frozenset[int]:

@@ -235,7 +235,7 @@ def kept_batches_text(batches: Sequence[KeptBatch], file: str) -> str:
 
 
 def dropped_text(run: TrainingRun) -> str:
-    """Return what was dropped because of the largest size of the recording; empty for nothing."""
+    """Return what was dropped because the recording is bounded; empty for nothing."""
     limit = run.limit
     if limit is None:
         return ""
@@ -246,7 +246,9 @@ def dropped_text(run: TrainingRun) -> str:
         f"the norms of {counted(limit.norms, 'step')}" if limit.norms else "",
     ]
     named = ", ".join(part for part in parts if part)
-    return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+    if limit.is_full:
+        return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+    return f"{named}; --keep all keeps everything"
 
 
 def captured_steps_text(run: TrainingRun, file: str) -> str:
