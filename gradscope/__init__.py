@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from gradscope.version import __version__
+
 __all__ = ["Report", "__version__", "inspect", "watch"]
 
 if TYPE_CHECKING:

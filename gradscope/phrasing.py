@@ -19,15 +19,20 @@ def short(value: float | None, digits: int = 3) -> str:
     """
     if value is None:
         return "-"
+    digits_of, e, power = aligned(value, digits).partition("e")
+    return f"{digits_of.rstrip('0').rstrip('.') if '.' in digits_of else digits_of}{e}{power}"
+
+
+def aligned(value: float, digits: int = 3) -> str:
+    """Return a number as a table gives it: with the zeros at the end, as `0.120` below `0.0123`."""
     if not math.isfinite(value) or value == 0.0:
         return f"{value:.0f}"
     rounded = f"{value:.{digits - 1}e}"
     mantissa, _, power = rounded.partition("e")
     exponent = int(power)
     if -5 < exponent < max(5, digits):
-        text = f"{float(rounded):,.{max(0, digits - 1 - exponent)}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
+        return f"{float(rounded):,.{max(0, digits - 1 - exponent)}f}"
+    return f"{mantissa}e{exponent}"
 
 
 def literal(value: float | None) -> str:

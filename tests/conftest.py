@@ -38,6 +38,10 @@ if sys.dont_write_bytecode:  # each worker and each process would compile every 
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Several workers share the cores, and threads that wait for each other's turn spin: on two cores,
+# the same tests take twice the time. Set it to test with more.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > _ROOM:
     # Each recording waits for the disk several times, and survives no test.
     os.environ["TMPDIR"] = str(MEMORY)

@@ -1,13 +1,13 @@
 """The command line."""
 
 import errno
-import gc
 import sys
 from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import BugReport, show_error
 from gradscope.cli.streams import open_streams, seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.garbage import collect_rarely
 
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
@@ -24,21 +24,10 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_COLLECTED_AFTER = 100_000
-"""New objects after which garbage is collected: a recording has hundreds of thousands."""
-
-_usual_collection = gc.get_threshold()
-
-
-def collect_as_usual() -> None:
-    """Collect garbage as Python does: the user's code runs now."""
-    gc.set_threshold(*_usual_collection)
-
-
 def main() -> None:
     """Run the command line and exit."""
     if sys.argv[1:2] != ["run"]:
-        gc.set_threshold(_COLLECTED_AFTER, *_usual_collection[1:])
+        collect_rarely()
     open_streams()
     planned = _parsed()
     from gradscope.cli.run.command import PlannedRun
@@ -78,8 +67,9 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
     """Return the run of a plain command line; None for a line that typer has to parse."""
     if line[:1] != ["run"]:
         return None
-    from gradscope.cli.run.command import RunPlanned, run
+    from gradscope.cli.run.command import run
     from gradscope.cli.run.plain_parser import parsed
+    from gradscope.cli.run.planned import RunPlanned
 
     values = parsed(run, line[1:])
     if values is None:
@@ -92,15 +82,16 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
 
 
 def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
-    from gradscope.cli.app import app
     from gradscope.cli.options import with_optional_values
+    from gradscope.cli.program import program_for
     from gradscope.cli.progress import progress_line
-    from gradscope.cli.run.command import RunPlanned
+    from gradscope.cli.run.planned import RunPlanned
 
     show_exception = sys.excepthook
     try:
         with progress_line():
-            app(with_optional_values(sys.argv[1:]))
+            line = with_optional_values(sys.argv[1:])
+            program_for(line)(line)
     except RunPlanned as planned:
         sys.excepthook = show_exception  # typer replaces it
         return planned.run

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from gradscope import __version__
 from gradscope.check.baseline import applied, prune_baseline, read_baseline, write_baseline
 from gradscope.check.options import DEFAULT_BASELINE, BaselineOptions, PlannedTarget, Policy
 from gradscope.check.results import (
@@ -29,6 +28,7 @@ from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.rules.job_judging import judge_job
 from gradscope.rules.settings import Settings
+from gradscope.version import __version__
 
 
 def checked(

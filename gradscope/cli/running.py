@@ -9,9 +9,9 @@ from contextlib import chdir
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradscope.cli import collect_as_usual
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.garbage import collect_as_usual
 from gradscope.options.declaration import Overrides, field_values
 from gradscope.progress import tell_stage
 from gradscope.rules.settings import NormLimit, Settings

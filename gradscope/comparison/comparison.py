@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradscope import __version__
 from gradscope.analysis.report import Report
 from gradscope.comparison.curves import ComparedCurve, compared_curves
 from gradscope.comparison.differences import Difference, differences_of
@@ -19,6 +18,7 @@ from gradscope.comparison.parameters import (
 from gradscope.comparison.regressions import ComparisonVerdict, judged
 from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
 from gradscope.comparison.tolerance import Tolerance
+from gradscope.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

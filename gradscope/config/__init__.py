@@ -4,12 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gradscope.config.configuration import Configuration
     from gradscope.config.planning import plan_targets
-    from gradscope.config.reading import (
-        Configuration,
-        configured_settings,
-        read_configuration,
-    )
+    from gradscope.config.reading import configured_settings, read_configuration
     from gradscope.config.selection import with_options
 
 __all__ = [
@@ -20,7 +17,11 @@ __all__ = [
     "with_options",
 ]
 
-_MODULES = {"plan_targets": "planning", "with_options": "selection"}
+_MODULES = {
+    "Configuration": "configuration",
+    "plan_targets": "planning",
+    "with_options": "selection",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.config import keys
+from gradscope.config.configuration import Configuration
 from gradscope.config.document import TABLE, Source, dotted
-from gradscope.config.reading import Configuration
 from gradscope.config.selection import thresholds_of
 from gradscope.errors import GradscopeError
 from gradscope.options.checks import Value, did_you_mean

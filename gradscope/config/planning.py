@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gradscope.check.options import PlannedTarget
 from gradscope.config import keys
+from gradscope.config.configuration import Configuration
 from gradscope.config.document import Table, working_directory
-from gradscope.config.reading import Configuration
 from gradscope.errors import GradscopeError
 from gradscope.options.checks import Value, checked_option, did_you_mean
 from gradscope.options.declaration import field_values

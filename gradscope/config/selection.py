@@ -16,6 +16,9 @@ from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings, selectors
 
 _LIMITS = ("max", "min")
 
+_SELECTIONS = {"select", "ignore", "extend-select"}
+"""Keys whose values select rules."""
+
 
 def read_settings(table: Table, top_level: Mapping[str, Value]) -> Settings:
     """Return the settings of the rules.
@@ -24,15 +27,33 @@ def read_settings(table: Table, top_level: Mapping[str, Value]) -> Settings:
         table: The table `tool.gradscope`.
         top_level: The values of the table that are not tables themselves.
     """
+    for key in _SELECTIONS & table.values.keys():
+        table.value(key, _selectors_of_rules)
     modules = table.table(keys.MODULES)
     return Settings(
         **field_values(Settings, top_level),  # type: ignore[arg-type]
         thresholds=_thresholds(table.table(keys.RULES)),
         per_module_ignores={
-            pattern: _texts(modules.value(pattern, selectors)) for pattern in modules
+            pattern: _texts(modules.value(pattern, _selectors_of_rules)) for pattern in modules
         },
         norm_limits=_norm_limits(table, top_level),
     )
+
+
+def _selectors_of_rules(value: object) -> tuple[str, ...]:
+    """Return selectors.
+
+    Raises:
+        WrongValue: It is no list of strings, or one of them selects no rule.
+    """
+    found = selectors(value)
+    for selector in found:
+        try:
+            rules_named(selector)
+        except GradscopeError as error:
+            wrong = f"names something unknown: {error.what}"
+            raise checks.WrongValue(wrong, help=error.help) from None
+    return found
 
 
 def with_options(

@@ -28,7 +28,10 @@ from gradscope.target.structures import map_tensors, named_tensors
 
 
 def probe_dropped(context: ProbeContext) -> str | None:
-    """Record the parameters that neither the loss nor the model's output uses."""
+    """Record the parameters that neither the loss nor the model's output uses.
+
+    Where the loss does not use some, it also records the assignments that drop their values.
+    """
     lost = {
         id(context.named.parameters[record.index]): record.index
         for record in context.named.parameter_records
@@ -36,6 +39,8 @@ def probe_dropped(context: ProbeContext) -> str | None:
     }
     if not lost:
         return None
+    for record in UserCodeSearch(context).overwritten():
+        context.assembler.note(record)
     calls = list(calls_from_outside(context))
     # The content of an opaque container is unknown.
     if not calls or not all(call.outputs for call in calls):
@@ -46,8 +51,6 @@ def probe_dropped(context: ProbeContext) -> str | None:
         lost.pop(id(leaf), None)
     if lost:
         context.assembler.note(DroppedRecord(parameters=tuple(sorted(lost.values()))))
-        for record in UserCodeSearch(context).overwritten():
-            context.assembler.note(record)
     return None
 
 

@@ -5,12 +5,12 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradscope import __version__
 from gradscope.recording.encoding import write_text
 from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     Recording,
 )
+from gradscope.version import __version__
 
 Texts = dict[str, str | None]
 

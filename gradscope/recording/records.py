@@ -350,6 +350,10 @@ class Recording:
     """Batches stored on request, of the steps with trouble."""
     is_outline: bool = False
     """Whether norms by step, captured steps and stored gradients were left out on reading."""
+    file: str = field(default="", compare=False)
+    """File that it was read from, as it was named; empty if there is none."""
+    untimed: tuple[range, ...] = field(default=(), compare=False)
+    """Steps of which the whole duration is known, and not that of each call."""
     _evidence_of: dict[type, tuple[object, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -78,7 +78,7 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
     """
     file = Path(path)
-    recording = _load(file, is_outline=is_outline)
+    recording = replace(_load(file, is_outline=is_outline), file=str(path))
     following = continuation_of(file)
     if not following.exists() or not following.stat().st_size:
         return recording

@@ -196,7 +196,8 @@ def recording_of(
     captured_steps: tuple[CapturedStep, ...] = (),
 ) -> Recording:
     """Return the recording of the tables' records, except the parameters' statistics."""
-    steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
+    repetitions = records(REPEATED_STEPS)
+    steps, events = with_repeated(records(STEPS), records(EVENTS), repetitions)
     evidence = tuple(record for table in evidence_tables().values() for record in records(table))
     if any(isinstance(record, StepSummary) for record in evidence):
         # Repeated steps that stay whole were written behind later ones.
@@ -223,6 +224,7 @@ def recording_of(
         cuts=records(CUTS),
         evidence=evidence,
         captured_steps=captured_steps,
+        untimed=tuple(range(one.first, one.first + len(one.choices)) for one in repetitions),
     )
 
 

@@ -1,11 +1,10 @@
 """How numbers, names and shapes are written in text reports."""
 
-import math
 import re
 
 from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ParameterRow, TensorRow
-from gradscope.phrasing import short
+from gradscope.phrasing import aligned, short
 from gradscope.recording.records import GradientStat
 from gradscope.report.document import Share
 from gradscope.report.page import UNICODE, Signs
@@ -25,17 +24,8 @@ def number(value: float | None) -> str:
 
 
 def figure(value: float | None, signs: Signs = UNICODE) -> str:
-    """Return `0.0123`, `4.56e-7`; `0` for exactly zero alone, a dash for None."""
-    if value is None:
-        return signs.dash
-    if not math.isfinite(value) or value == 0.0:
-        return f"{value:.0f}"
-    rounded = f"{value:.2e}"
-    digits, _, power = rounded.partition("e")
-    exponent = int(power)
-    if -4 < exponent < 4:
-        return f"{float(rounded):.{max(0, 2 - exponent)}f}"
-    return f"{digits}e{exponent}"
+    """Return `0.120`, `1,230`, `4.56e-7`; `0` for exactly zero alone, a dash for None."""
+    return signs.dash if value is None else aligned(value)
 
 
 def broken_text(gradient: GradientStat) -> str:

@@ -79,6 +79,7 @@ from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
+from gradscope.rules.loss.loss_maximised import LossMaximised
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
@@ -103,6 +104,7 @@ from gradscope.rules.ranks.statistics_per_rank import StatisticsPerRank
 from gradscope.rules.ranks.uneven_ranks import UnevenRanks
 from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
 from gradscope.rules.ranks.wrong_rank_average import WrongRankAverage
+from gradscope.rules.reach.critic_in_optimizer import CriticInOptimizer
 from gradscope.rules.reach.detached_normalisation import DetachedNormalisation
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
@@ -167,6 +169,7 @@ RULES: tuple[type[Rule], ...] = (
     RepeatedModule,
     QuotientAlwaysZero,
     DetachedNormalisation,
+    CriticInOptimizer,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -236,6 +239,7 @@ RULES: tuple[type[Rule], ...] = (
     OwnSimilarityInLoss,
     LabelsOfZero,
     InvertedPaddingMask,
+    LossMaximised,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from gradscope import __version__
 from gradscope.capture.compiler import is_compiled
 from gradscope.capture.errors import StepFailedError
 from gradscope.capture.naming import NamedModel, name_model, shape_of
@@ -36,6 +35,7 @@ from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
 from gradscope.target.target import Target
 from gradscope.target.wrappers import plain
+from gradscope.version import __version__
 
 
 def environment_of(named: NamedModel) -> Environment:

@@ -307,6 +307,7 @@ class Watch:
         if self._file is None:  # it is removed with this watch
             recording = replace(
                 recording,
+                file="",
                 stored_gradients=in_memory(recording.stored_gradients),
                 kept_batches=batches_in_memory(recording.kept_batches),
             )
@@ -326,7 +327,7 @@ class Watch:
         with TemporaryDirectory(prefix="gradscope-") as folder:
             path = Path(folder, "nothing.gradscope")
             self._training.record_nothing(path)
-            return load_recording(path)
+            return replace(load_recording(path), file="")
 
     def __enter__(self) -> Self:
         return self.start()

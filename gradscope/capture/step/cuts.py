@@ -18,6 +18,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Caller, Forward, Line, is_users
 from gradscope.capture.step.graph import Edge, edges, tensors
+from gradscope.capture.step.numpy_numbers import NumpyNumbers
 from gradscope.recording.cut_record import CutKind
 
 _READS = frozenset(
@@ -132,6 +133,7 @@ class CutTracker:
         """The last numbers read behind cuts, and their sums."""
         self._totals: dict[frozenset[int], float] = {}
         """Sums of all numbers read behind the same cuts."""
+        self._numpy = NumpyNumbers()
 
     def see(
         self,
@@ -159,6 +161,8 @@ class CutTracker:
                 self.cuts[max(origin, ~origin)].taken_out = True
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
+        self._numpy.read(name, _frame_of_call(), origins)
+        self._numpy.make(name, _frame_of_call(), args, returned)
         if origins:
             if name in _LAYERS:
                 origins |= {~origin for origin in origins if origin >= 0}
@@ -183,14 +187,16 @@ class CutTracker:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
                 cut = self.cuts[max(origin, ~origin)]
                 (cut.joins if origin >= 0 else cut.layer_joins).append(numbers)
-        if self._numbers and getattr(func, "__name__", "") in _SUMS:
+        if getattr(func, "__name__", "") in _SUMS:
             self._note_sum(args, numbers)
 
     def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
-        """Record that a sum uses numbers that were read."""
+        """Record that a sum uses numbers that were read, or computed from arrays that were."""
+        origins = self._numpy.before(args, _frame_of_call())
         for number in (item for item in args if type(item) is float):
-            for origin in self._read(number):
-                self.cuts[max(origin, ~origin)].read_into.append(numbers)
+            origins |= self._read(number)
+        for origin in origins:
+            self.cuts[max(origin, ~origin)].read_into.append(numbers)
 
     def _note_number(self, number: object, origins: frozenset[int]) -> None:
         """Record a number that was read, unless it is a round one, as others are too."""
@@ -245,6 +251,7 @@ class CutTracker:
         self._behind.clear()
         self._numbers.clear()
         self._totals.clear()
+        self._numpy.clear()
 
     def _note(
         self, name: str, kind: CutKind, sources: list[Edge], frame: FrameType | None = None

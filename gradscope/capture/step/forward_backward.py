@@ -170,7 +170,14 @@ class StepCapture:
         self.backward_at = time.perf_counter()
         if not self.graph.nodes:
             self.trace(loss)
-        watch = BackwardWatch(self, alone=alone, magnitudes=magnitudes)
+        watch = BackwardWatch(
+            self._parameters,
+            self.graph,
+            self.parameter_nodes(),
+            self.modules.calls,
+            alone=alone,
+            magnitudes=magnitudes,
+        )
         self.arrived = watch.arrived
         return watch
 

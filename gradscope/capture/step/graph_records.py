@@ -280,9 +280,8 @@ class CutFinder:
     def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
         """Return the parameters that the cut stops, with the last line on each one's path."""
         found: dict[int, Line | None] = {}
-        if cut.operation == DEEP_COPY and self._copies_learning(cut):
-            return found
-        for edge in cut.sources.values() if self._unreached else ():
+        explains = self._unreached and not self._copies_learning(cut)
+        for edge in cut.sources.values() if explains else ():
             line = None if edge.node is None else self._capture.line_of(edge.node)
             for leaf in leaves_behind(edge):
                 position = self._unreached.get(id(leaf))
@@ -292,8 +291,8 @@ class CutFinder:
 
     def _copies_learning(self, cut: Cut) -> bool:
         """Return whether a copied model learns itself: then the copy is a target or a teacher."""
-        leaves = (edge.leaf for edge in cut.sources.values() if edge.leaf is not None)
-        return any(id(leaf) not in self._unreached for leaf in leaves)
+        leaves = (edge.leaf for edge in cut.sources.values() if cut.operation == DEEP_COPY)
+        return any(leaf is not None and id(leaf) not in self._unreached for leaf in leaves)
 
     def reason(self, position: int) -> str | None:
         """Return the cut that keeps the gradient from a parameter, None if none is known to.

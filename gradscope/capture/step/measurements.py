@@ -2,10 +2,9 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
@@ -18,10 +17,6 @@ from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.training.guard import is_interruption
 from gradscope.garbage import no_garbage_collection
 from gradscope.recording.records import GradientStat
-
-if TYPE_CHECKING:
-    from gradscope.capture.step.forward_backward import StepCapture
-
 
 Slot = tuple[int, int]
 """A tensor of the graph: (node, output slot)."""
@@ -296,15 +291,25 @@ class BackwardWatch:
     """Measures the gradients of one backward, from its construction to `remove`.
 
     Args:
-        capture: The capture of the forward, its graph traced.
+        parameters: The parameters to measure.
+        graph: The graph of the backward.
+        nodes: Its `AccumulateGrad` nodes by index of their parameter.
+        calls: The calls of modules in the forward.
         alone: Measure what the backward adds to existing gradients, not their sum.
         magnitudes: Also sort samples of the gradients' elements by magnitude.
     """
 
-    def __init__(self, capture: "StepCapture", *, alone: bool, magnitudes: bool) -> None:
-        self._capture = capture
-        self._parameters = capture._parameters
-        graph, self._nodes = capture.graph, capture.parameter_nodes()
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        graph: Graph,
+        nodes: Mapping[int, int],
+        calls: list[ModuleCall],
+        *,
+        alone: bool,
+        magnitudes: bool,
+    ) -> None:
+        self._parameters, self._nodes = parameters, nodes
         self._before = self._gradient_versions()
         # A parameter's gradient is read from `.grad` after backward, unless a user's hook may have
         # removed it by then, or it contains more than this backward added.
@@ -317,7 +322,6 @@ class BackwardWatch:
         self._measurer = Measurer(magnitudes=magnitudes)
         self._faults: list[Exception] = []
         self._collector = GradientCollector(graph, skip, self._measurer, self._faults)
-        calls = capture.modules.calls
         self._shares = ShareCollector(graph, calls, self._measurer, _SHARE, self._faults)
         self._collector.install()
         self._shares.install()

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gradscope import __version__
 from gradscope.analysis.job import identity_of, is_communication
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.report import Report
@@ -39,6 +38,7 @@ from gradscope.report.document import Mark, Word
 from gradscope.report.render import Manner, finding_lines, render, render_check
 from gradscope.rules.engine import judge
 from gradscope.rules.job_judging import judge_job
+from gradscope.version import __version__
 
 _CLAIM_SECONDS = 3600.0
 """Seconds for which the claim of a report is kept."""

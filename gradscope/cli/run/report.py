@@ -4,7 +4,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gradscope import __version__
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.progress import progress_line
@@ -22,6 +21,7 @@ from gradscope.recording.records import Recording, Skipped, StepRecord
 from gradscope.recording.store import load_recording
 from gradscope.recording.tables import recording_of
 from gradscope.rules.engine import judge
+from gradscope.version import __version__
 
 
 def unobserved_result(

@@ -23,6 +23,7 @@ from gradscope.probes.forward.gradient_check import (
     SINGLE,
     ChosenGradientError,
     Comparison,
+    IgnoredGradientError,
     Precision,
     compare,
 )
@@ -131,7 +132,8 @@ def checked(
         try:
             found = _checks(function, application)
         except ChosenGradientError as error:
-            outcome, reason = "chosen", error.what
+            is_ignored = isinstance(error, IgnoredGradientError)
+            outcome, reason = "ignoring" if is_ignored else "chosen", error.what
             if _is_unreversed(function, application):
                 outcome = "unreversed"
             break
@@ -139,7 +141,7 @@ def checked(
             reason = error.what
             continue
         checks = max((checks, found), key=_worst)
-    if checks and outcome not in ("chosen", "unreversed"):
+    if checks and outcome not in ("chosen", "ignoring", "unreversed"):
         outcome = "wrong" if _worst(checks) > _WRONG else "right"
     return CustomFunctionRecord(
         name=function.__name__,
@@ -188,6 +190,8 @@ def _checks(function: type[Function], application: Application) -> tuple[InputCh
     except GradscopeError as error:
         try:
             return _checks_in(SINGLE, function, application)
+        except ChosenGradientError:
+            raise
         except GradscopeError:
             raise error from None
 

@@ -66,6 +66,10 @@ class ChosenGradientError(GradscopeError):
     """A function's gradient is not meant to be its derivative; the message gives the evidence."""
 
 
+class IgnoredGradientError(ChosenGradientError):
+    """A function chooses its gradient, and returns the same one whatever it is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The gradient with respect to one input, computed in both ways for each element."""
@@ -122,6 +126,7 @@ def compare(
     Raises:
         UncheckedError: Finite differences cannot judge it.
         ChosenGradientError: Its gradient is not meant to be the derivative.
+        IgnoredGradientError: Nor does it depend on the gradient that backward is given.
     """
     trial = _Trial(function, args, differentiable, precision)
     gradients = trial.gradients()
@@ -130,8 +135,9 @@ def compare(
         for position, gradient in gradients.items()
         if gradient.any()  # None and zero are ways to stop a gradient
     }
+    is_ignored = trial.constant.issuperset(captured_steps)
     for differences in captured_steps.values():
-        _refuse_chosen(differences)
+        _refuse_chosen(differences, is_ignored=is_ignored)
     found = [
         Comparison(
             position,
@@ -151,16 +157,22 @@ def _numerical(differences: _Differences) -> Tensor:
     return (differences.left + differences.right) / 2
 
 
-def _refuse_chosen(differences: _Differences) -> None:
+def _refuse_chosen(differences: _Differences, *, is_ignored: bool) -> None:
     """Reject a function that has a gradient although its input has no influence.
+
+    Args:
+        differences: Derivatives by one input.
+        is_ignored: Whether backward returns the same for every gradient.
 
     Raises:
         ChosenGradientError: This holds nearly everywhere, as for a straight-through estimator.
+        IgnoredGradientError: So it does, and backward ignores the gradient that it is given.
     """
     matters = differences.has_gradient | differences.has_influence
     without = differences.has_gradient & ~differences.has_influence
     if without.sum() >= _CHOSEN_SHARE * matters.sum():
-        raise ChosenGradientError("it has a gradient where its output does not change")
+        kind = IgnoredGradientError if is_ignored else ChosenGradientError
+        raise kind("it has a gradient where its output does not change")
 
 
 def _judged(differences: _Differences, precision: Precision) -> Tensor:
@@ -265,7 +277,9 @@ class _Trial:
             if self._is_near(twice[position], 2 * gradient):
                 continue
             # Losses that precompute their gradient may require a gradient of 1.
-            if not self._is_near(twice[position], gradient) or self._is_loss:
+            if self._is_loss or not all(
+                self._is_near(other[position], gradient) for other in (twice, self._gradients(-1))
+            ):
                 raise UncheckedError("its backward is not linear in the gradient it is given")
             self.constant.add(position)
         return once

@@ -204,8 +204,9 @@ class FlushRecord:
         return sum(one.flushed for one in self.gradients)
 
 
-CheckOutcome = Literal["right", "wrong", "chosen", "unreversed", "unchecked"]
+CheckOutcome = Literal["right", "wrong", "chosen", "ignoring", "unreversed", "unchecked"]
 """`chosen`: the function defines its own gradient, such as a straight-through estimator;
+`ignoring`: so it does, and returns the same whatever gradient it is given;
 `unreversed`: by its name it reverses gradients, and it hands them on with their sign."""
 
 

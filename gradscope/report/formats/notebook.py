@@ -1,7 +1,7 @@
 """A document as an HTML fragment for notebooks, without scripts and style sheet."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from html import escape
 
 from gradscope.analysis.view import short_location
@@ -32,7 +32,6 @@ from gradscope.report.snippets import Snippet
 from gradscope.report.strips import Scale
 
 _WIDTH = 100
-_STYLE = ' style="text-align:left;font-family:monospace"'
 _COLOR, _BROKEN = "#3a87c8", "#d62728"
 """Colours that are readable on light and dark pages."""
 _LEAST = 0.06
@@ -76,7 +75,8 @@ def _parts(block: Inner) -> Iterator[str]:
         case Note(line):
             yield f"<p>{_inline(line)}</p>"
         case Points(lines):
-            yield f"<ul>{''.join(f'<li>{_inline(line)}</li>' for line in lines)}</ul>"
+            items = "".join(f"<li>{_inline(line)}</li>" for line in lines)
+            yield f"<ul>{items}</ul>" if len(lines) > 1 else f"<p>{_inline(lines[0])}</p>"
         case Findings():
             yield from _findings(block)
         case Strips():
@@ -84,7 +84,8 @@ def _parts(block: Inner) -> Iterator[str]:
         case Table():
             shown = [at for at in block.filled if "bar" not in block.columns[at].kind]
             titles = [block.columns[at].title for at in shown]
-            yield _rows(titles, ([_cell(row[at]) for at in shown] for row in block.rows))
+            numbers = {at for at, one in enumerate(shown) if block.columns[one].kind == "number"}
+            yield _rows(titles, ([_cell(row[at]) for at in shown] for row in block.rows), numbers)
 
 
 def _inline(line: Line) -> str:
@@ -164,12 +165,26 @@ def _column(at: int, value: float | None, scale: Scale) -> str:
     )
 
 
-def _rows(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table of cells that are HTML already."""
-    head = "".join(f"<th>{_html(title)}</th>" for title in titles)
-    body = "".join(
-        f"<tr>{''.join(f'<td{_STYLE}>{cell}</td>' for cell in row)}</tr>" for row in rows
-    )
+def _rows(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[int] = ()
+) -> str:
+    """Return a table of cells that are HTML already; columns of numbers are aligned at the right.
+
+    Args:
+        titles: Of the columns; empty for none.
+        rows: The cells of each.
+        numbers: Positions of the columns of numbers.
+    """
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        return "".join(
+            f'<{tag} style="text-align:{"right" if at in numbers else "left"}'
+            f'{";font-family:monospace" if tag == "td" else ""}">{text}</{tag}>'
+            for at, text in enumerate(texts)
+        )
+
+    head = cells("th", [_html(title) for title in titles])
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -8,12 +8,12 @@ from gradscope.analysis.report import Report
 from gradscope.phrasing import counted, short
 from gradscope.recording.records import GradientStat
 from gradscope.report.html.page import Chart
+from gradscope.report.html.phrasing import is_troubled
 
 
 def shortened(charts: Sequence[Chart], report: Report) -> tuple[Chart, ...]:
     """Return charts with their lines; where nothing is wrong, the first alone is open."""
-    worst = {finding.severity for finding in report.findings} & {"error", "warning"}
-    is_healthy = bool(report.rules.ran) and not worst
+    is_healthy = bool(report.rules.ran) and not is_troubled(report.findings)
     return tuple(
         replace(chart, gist=gist_of(chart, report), is_open=position == 0 or not is_healthy)
         for position, chart in enumerate(charts)

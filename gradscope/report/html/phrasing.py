@@ -1,6 +1,6 @@
 """Texts and small tables of a page: header, findings with their code, missing parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 from gradscope.analysis.report import Report
@@ -89,12 +89,15 @@ class PageTexts:
     summaries: tuple[SummaryTable, ...] = ()
     sections: tuple[Section, ...] = ()
     """Parts of the text report that no chart shows."""
+    folded: tuple[Section, ...] = ()
+    """Those of the sections that are collapsed at first."""
     notes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Titles and the lines below them."""
 
 
 def texts_of(report: Report) -> PageTexts:
     """Return the texts of a report."""
+    attention = tuple(one for one in attention_sections(report) if isinstance(one, Section))
     return PageTexts(
         heading=report.target.name,
         facts=tuple(_facts(report)),
@@ -103,16 +106,16 @@ def texts_of(report: Report) -> PageTexts:
         is_judged=bool(report.rules.ran),
         warnings=tuple(_warnings(report)),
         cards=tuple(finding_card(finding, report) for finding in report.findings),
-        sections=tuple(_sections(report)),
+        sections=(*overfit_sections(report, _WIDTH), *attention),
+        # Who has nothing to mend need not read the logits of each layer.
+        folded=() if is_troubled(report.findings) else attention,
         notes=tuple(_notes(report)),
     )
 
 
-def _sections(report: Report) -> Iterator[Section]:
-    yield from overfit_sections(report, _WIDTH)
-    for block in attention_sections(report):
-        if isinstance(block, Section):
-            yield block
+def is_troubled(findings: Iterable[Finding]) -> bool:
+    """Return whether any finding is more than a note."""
+    return any(finding.severity != "note" for finding in findings)
 
 
 def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCard:
@@ -149,7 +152,9 @@ def _facts(report: Report) -> Iterator[Fact]:
     numbers = summary_facts(report) if report.training_run is None else (parameters,)
     for block in header_of(report, *numbers):
         if isinstance(block, Facts):
-            yield from block.rows
+            # A run's captured steps have tabs, which a table lists.
+            is_run = report.training_run is not None
+            yield from (row for row in block.rows if not (is_run and row.name == "tensors"))
 
 
 def _warnings(report: Report) -> Iterator[str]:

@@ -7,7 +7,7 @@ from gradscope.analysis.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdict_on
 from gradscope.analysis.view import short_location, shown_site
-from gradscope.phrasing import counted, printable, short
+from gradscope.phrasing import aligned, counted, printable
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.html.charts.curves import curve_chart
 from gradscope.report.html.charts.depth import depth
@@ -32,6 +32,7 @@ from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTabl
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
+from gradscope.report.run.phrasing import file_word
 
 
 def step_tab(report: Report, title: str) -> Tab:
@@ -182,14 +183,17 @@ def _table(
             tuple(_cells(run.captured_steps[at], tab, report, is_near=at in near))
             for tab, at in enumerate(shown, start=1)
         ),
-        caption=_caption(sum(row.tensors > 0 for row in run.captured_steps) - len(shown)),
+        caption=_caption(
+            sum(row.tensors > 0 for row in run.captured_steps) - len(shown),
+            file_word(report.recording),
+        ),
     )
 
 
 def _cells(
     row: CapturedStepRow, tab: int, report: Report, *, is_near: bool
 ) -> Iterator[SummaryCell]:
-    loss = "" if row.loss is None else short(row.loss)
+    loss = "" if row.loss is None else aligned(row.loss)
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
     yield SummaryCell(text="near a finding" if is_near else "", style="short")
     yield SummaryCell(text=printable(row.subject), style="code")
@@ -199,12 +203,12 @@ def _cells(
     yield SummaryCell(text=line, style="code")
 
 
-def _caption(others: int) -> str:
+def _caption(others: int, file: str) -> str:
     text = "The gradient of every tensor was measured at these steps. Each has its own tab."
     if others <= 0:
         return text
     shown = counted(others, "more captured step")
-    return f"{text} Use gradscope report RECORDING --step N for {shown}."
+    return f"{text} Use gradscope report {file} --step N for {shown}."
 
 
 _NO_OTHER_CONTROLS = "report this recording alone to see them"

@@ -47,6 +47,7 @@ from gradscope.report.run.phrasing import (
     curves_note,
     dropped_text,
     extreme_text,
+    file_word,
     heading,
     kept_batches_text,
     kept_text,
@@ -91,8 +92,8 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         ("watched", "" if run.cost is None else cost_text(run.cost)),
         ("kept", kept_text(run)),
         ("dropped", dropped_text(run)),
-        ("tensors", captured_steps_text(run)),
-        ("batches", kept_batches_text(report.recording.kept_batches)),
+        ("tensors", captured_steps_text(run, file_word(report.recording))),
+        ("batches", kept_batches_text(report.recording.kept_batches, file_word(report.recording))),
     )
     yield Facts((*(Fact(name, line) for name, line in reported if line), *further))
     if run.ending is not None:

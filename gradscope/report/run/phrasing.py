@@ -1,6 +1,8 @@
 """Texts of reports of a run, for all formats."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 
 from gradscope.analysis.columns import Course, Curve
 from gradscope.analysis.layers import Layer
@@ -9,7 +11,7 @@ from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
 from gradscope.analysis.training_run import CurveKind, TrainingRun, steps_text
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.training import WatchCost
-from gradscope.recording.records import KeptBatch
+from gradscope.recording.records import KeptBatch, Recording
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
@@ -193,7 +195,7 @@ def cost_text(cost: WatchCost) -> str:
         return f"{text}; took {_percent(cost.share)} of the training time, without a budget"
     if cost.share > cost.budget:
         allowed = _percent(cost.budget)
-        return f"{text}; took {cost.seconds:.2g} s with the first steps, then at most {allowed}"
+        return f"{text}; took {cost.seconds:.2g} s in the first steps, then at most {allowed}"
     return f"{text}; took {_percent(cost.share)} of the training time"
 
 
@@ -211,19 +213,29 @@ def kept_text(run: TrainingRun) -> str:
     )
 
 
-def kept_batches_text(batches: Sequence[KeptBatch]) -> str:
-    """Return which batches are stored, and what for; empty without any."""
+def file_word(recording: Recording) -> str:
+    """Return the file of a recording as a word of a command; `RECORDING` if there is none."""
+    if not recording.file:
+        return "RECORDING"
+    file = PurePath(recording.file)
+    root = recording.target.root
+    is_below = bool(root) and file.is_relative_to(root)
+    return shlex.quote(str(file.relative_to(root) if is_below else file))
+
+
+def kept_batches_text(batches: Sequence[KeptBatch], file: str) -> str:
+    """Return which batches are stored in a file, and what for; empty without any."""
     if not batches:
         return ""
     last = batches[-1].step
     return (
         f"{steps_text(one.step for one in batches)} stored, may contain private data: gradscope "
-        f"inspect TARGET --batch RECORDING:step={last}"
+        f"inspect TARGET --batch {file}:step={last}"
     )
 
 
 def dropped_text(run: TrainingRun) -> str:
-    """Return what was dropped because of the largest size of the recording; empty for nothing."""
+    """Return what was dropped because the recording is bounded; empty for nothing."""
     limit = run.limit
     if limit is None:
         return ""
@@ -234,14 +246,16 @@ def dropped_text(run: TrainingRun) -> str:
         f"the norms of {counted(limit.norms, 'step')}" if limit.norms else "",
     ]
     named = ", ".join(part for part in parts if part)
-    return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+    if limit.is_full:
+        return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+    return f"{named}; --keep all keeps everything"
 
 
-def captured_steps_text(run: TrainingRun) -> str:
-    """Return which steps were captured, and how to show them; empty without any."""
+def captured_steps_text(run: TrainingRun, file: str) -> str:
+    """Return which steps were captured, and how to show those of a file; empty without any."""
     if not run.captured_steps:
         return ""
     steps = steps_text(row.step for row in run.captured_steps)
     # The end of a script leaves its last step without a backward pass.
     measured = [row for row in run.captured_steps if row.tensors] or run.captured_steps
-    return f"{steps}: gradscope report RECORDING --step {measured[-1].step}"
+    return f"{steps}: gradscope report {file} --step {measured[-1].step}"

@@ -136,13 +136,22 @@ class ScaledWithoutAccumulation(Rule):
         period = divisor - 1
         if divisor < _LEAST_DIVISOR or len(sizes) < self.least_periods * period:
             return None
-        fits = max(
-            sum(size == (2 if at % period == start else 1) for at, size in enumerate(sizes))
-            for start in range(period)
-        )
-        if fits < self.share * len(sizes) or not all(is_mean(one.passes) for one in windows):
+        if not any(self._alternates(sizes[start:], period) for start in range(period)):
+            return None
+        if not all(is_mean(one.passes) for one in windows):
             return None
         return AffectedWindows(series=series, windows=windows, judged=series.step_count), divisor
+
+    def _alternates(self, sizes: list[int], period: int) -> bool:
+        """Tell whether the first step of each period has two passes, and the others have one.
+
+        The share counts for both kinds of steps apart: where no step has two passes, those of one
+        pass must not hide it, as they would for a long period.
+        """
+        double, single = sizes[::period], [n for at, n in enumerate(sizes) if at % period]
+        return sum(size == 2 for size in double) >= max(
+            self.least_periods, self.share * len(double)
+        ) and sum(size == 1 for size in single) >= self.share * len(single)
 
     def _affected(self, context: RuleContext, series: Series) -> tuple[AffectedWindows | None, int]:
         """Return the steps with one pass of a divided loss, and the divisor."""

@@ -10,8 +10,9 @@ from gradscope.analysis.model_parts import named
 from gradscope.analysis.reach import (
     Reach,
 )
+from gradscope.analysis.windows import Windows
 from gradscope.phrasing import counted, short, times_text
-from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, event_of, only
+from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
@@ -34,7 +35,8 @@ class WrongCustomGradient(Rule):
         Subclasses of `torch.autograd.Function`, applied in the forward, whose backward returns
         another gradient than the forward's finite differences show: a forgotten term or factor, a
         wrong sign, the derivative of another function, gradients in the wrong order. Also a
-        backward that returns None for an input that parameters need a gradient through;
+        backward that returns None for an input that parameters need a gradient through; one of a
+        surrogate that does not depend on the gradient that it is given;
         `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise; a
         function that is named after gradient reversal and hands the gradient on with its sign; and
         a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`. In a
@@ -127,7 +129,7 @@ class WrongCustomGradient(Rule):
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every hook that a run registers again and again."""
-        for hooks in only(GradientHooksEvent, map(event_of, context.recording.events)):
+        for hooks in only(GradientHooksEvent, context.shared(Windows).events):
             context.measured(self.code, "hooks", hooks.hooks, self.least_hooks, site=hooks.site)
             if hooks.hooks < self.least_hooks or hooks.times < self.least_growths:
                 continue
@@ -149,7 +151,7 @@ class WrongCustomGradient(Rule):
                 step=hooks.step,
             )
 
-        for signs in only(OneSignedHookEvent, map(event_of, context.recording.events)):
+        for signs in only(OneSignedHookEvent, context.shared(Windows).events):
             yield from self._of_one_sign(context, signs)
 
     def _of_one_sign(self, context: RuleContext, signs: OneSignedHookEvent) -> Iterator[Finding]:
@@ -184,25 +186,31 @@ class WrongCustomGradient(Rule):
         for region in context.recording.evidence_of(UnrepeatedRegion):
             yield self._unrepeated(context, region)
         for record in context.recording.evidence_of(CustomFunctionRecord):
-            for one in record.inputs:
-                context.measured(
-                    self.code,
-                    "relative_deviation",
-                    one.deviation,
-                    self._limit(one),
-                    subject=f"{record.name} {one.name}",
-                    site=record.applied,
-                )
-            wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
-            if record.outcome == "wrong" and wrong:
-                yield self._finding(context, record, wrong)
-            if record.outcome == "unreversed":
-                yield self._unreversed(context, record)
+            yield from self._of_function(context, record)
         for cut in context.recording.evidence_of(PathCutRecord):
             name = turned_by(context.site(cut.site))
             if name is not None and cut.joins:
                 yield self._turned(context, cut, name)
         yield from self._withheld(context)
+
+    def _of_function(self, context: RuleContext, record: CustomFunctionRecord) -> Iterator[Finding]:
+        """Yield the finding for a function whose backward is wrong."""
+        for one in record.inputs:
+            context.measured(
+                self.code,
+                "relative_deviation",
+                one.deviation,
+                self._limit(one),
+                subject=f"{record.name} {one.name}",
+                site=record.applied,
+            )
+        wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
+        if record.outcome == "wrong" and wrong:
+            yield self._finding(context, record, wrong)
+        if record.outcome == "unreversed":
+            yield self._unreversed(context, record)
+        if record.outcome == "ignoring":
+            yield self._ignoring(context, record)
 
     def _withheld(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that returns no gradient for parameters."""
@@ -247,6 +255,18 @@ class WrongCustomGradient(Rule):
             related=(context.related(record.applied, f"{record.name} is applied here"),),
             parameters=_parameters_behind(context, record),
             evidence={"sign": 1, "sign_expected": -1},
+        )
+
+    def _ignoring(self, context: RuleContext, record: CustomFunctionRecord) -> Finding:
+        return self.finding(
+            context,
+            message=f"{record.name}.backward returns the same whatever gradient it gets: what lies "
+            "before it is not trained by the loss",
+            remedy="multiply the result of backward by the incoming gradient",
+            site=record.applied if record.backward is None else record.backward,
+            related=(context.related(record.applied, f"{record.name} is applied here"),),
+            parameters=_parameters_behind(context, record),
+            evidence={"outcome": record.outcome},
         )
 
     def _turned(self, context: RuleContext, cut: PathCutRecord, name: str) -> Finding:

@@ -40,9 +40,9 @@ class UpdateTooSmall(Rule):
         In a run, the learning rates of each optimizer's steps are judged as well: if those of its
         last `stretch_share`, `stretch_steps` at least, are below `rest` of the highest, it is a
         warning, and an error if they are exactly 0. It is a warning if those of its first
-        `stretch_steps` or more are exactly 0, and an error if that is so in all of them although a
-        scheduler starts from another rate, as after a state was loaded whose schedule was over.
-        Beside another optimizer that learns, it may be a part that starts later, and is left alone.
+        `stretch_steps` or more are exactly 0, or all of them. That is an error if a scheduler
+        starts from another rate, as after a state was loaded whose schedule was over. Beside
+        another optimizer that learns, it may be a part that starts later, and is left alone.
 
     How to fix it:
         Raise the learning rate, or look for what makes the gradients so small: a loss that is
@@ -104,8 +104,8 @@ class UpdateTooSmall(Rule):
         ):
             if one.step_count < self.stretch_steps:
                 continue
-            if one.highest == 0 and (one.others_learn or not _is_scheduled(context, one)):
-                continue  # the script's own choice, or a part that starts to learn later
+            if one.highest == 0 and one.others_learn:
+                continue  # a part that starts to learn later
             if one.share >= self.stretch_share if one.is_end else one.rate == 0:
                 yield self._of_stretch(context, one)
 
@@ -115,6 +115,8 @@ class UpdateTooSmall(Rule):
         is_zero = one.rate == 0
         call_site = step.site if call is None else call.site
         rested = None if record is None or not is_zero else record.rested
+        made = None if record is None else record.site
+        is_planned = one.highest > 0 or _is_scheduled(context, one)
         rate = "is 0" if is_zero else f"is {short(one.rate, 2)} or less"
         return self.finding(
             context,
@@ -132,14 +134,16 @@ class UpdateTooSmall(Rule):
             remedy=(
                 "let the schedule span all steps of the run, and step it as often as it counts: by "
                 "step or by epoch"
+                if is_planned
+                else "see whether a division of whole numbers, as in `lr * batch // 256`, gave 0"
             ),
-            site=call_site if rested is None else rested,
+            site=made if not is_planned else call_site if rested is None else rested,
             related=(
                 context.related(call_site if rested is not None else None, "the scheduler steps"),
-                context.related(None if record is None else record.site, "the optimizer"),
+                context.related(made, "the optimizer") if is_planned else None,
                 context.related(step.site, "the step") if call is not None else None,
             ),
-            severity="error" if is_zero and one.is_end else "warning",
+            severity="error" if is_zero and one.is_end and is_planned else "warning",
             parameters=one.series.parameters,
             evidence={
                 "learning_rate": one.rate,

@@ -31,7 +31,8 @@ class LossTermWithoutGradient(Rule):
     What it finds:
         A sum of terms in which one term was computed from trainable parameters and has no gradient,
         while another has one: a penalty on a gradient from `autograd.grad` without `create_graph`,
-        or a term that was detached, computed under `no_grad`, or turned into a number by `item()`.
+        or a term that was detached, computed under `no_grad` or by numpy, or turned into a number
+        by `item()`.
         In a training run also a term whose gradient reaches parameters of another optimizer alone,
         which does not step after this backward: a generator's adversarial loss that is computed on
         `fake.detach()`. And a term of a teacher alone, such as a distillation loss whose two
@@ -50,7 +51,8 @@ class LossTermWithoutGradient(Rule):
         may also serve as an index, as the choices of a router do.
         Nothing is measured in numbers, so there is no threshold. A number that was read by `item()`
         is recognized by its value, or by the sum of all numbers of the line, times a weight of at
-        most three digits. A term with a gradient is reported if none of the parameters behind it is
+        most three digits; one of numpy by the function call, which read arrays from tensors before.
+        A term with a gradient is reported if none of the parameters behind it is
         updated by the steps after any captured backward of this line, an optimizer holds some of
         them, and another term of the sum trains; where a cut keeps it from them, only backwards
         with the same cuts count. A term without a gradient that is added also counts if it was

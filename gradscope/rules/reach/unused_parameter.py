@@ -45,7 +45,7 @@ class UnusedParameter(Rule):
         note, too, for the rest of a model of which only some layers are used: by calls of these
         layers, or by hooks while a statement calls the model and drops the result. It is an error
         if nothing else learns, or if the forward assigns the module's output to a variable that the
-        next assignment overwrites.
+        next assignment overwrites, or a loop assigns the loss so.
 
         The finding points to the loss. If no returned value depends on the module either, it points
         to the module's call, whose output the forward drops, or to the line that overwrites it.
@@ -97,6 +97,8 @@ class UnusedParameter(Rule):
         loss = context.first.nodes[0].site if context.first.nodes else None
         dropped = runs and _is_dropped(context, parameters)
         replaced = _overwritten(reach, parts) if dropped else None
+        if runs and replaced is None:
+            replaced = _overwritten_loss(context, loss)
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
         if replaced is not None:
             order = (replaced.site, *order)
@@ -168,6 +170,18 @@ def _overwritten(reach: Reach, parts: list[Part]) -> OverwrittenRecord | None:
     for record in reach.recording.evidence_of(OverwrittenRecord):
         at = {site.line for site in sites if site.file == record.file}
         if any(record.first <= line <= record.last for line in at):
+            return record
+    return None
+
+
+def _overwritten_loss(context: RecordingIndex, loss: int | None) -> OverwrittenRecord | None:
+    """Return the assignment of the loss in a loop that drops those of the passes before."""
+    site = context.site(loss)
+    for record in context.recording.evidence_of(OverwrittenRecord) if site is not None else ():
+        in_loop = context.site(record.site)
+        if in_loop is None or in_loop.line != record.first or site.file != record.file:
+            continue
+        if record.first <= site.line <= record.last:
             return record
     return None
 

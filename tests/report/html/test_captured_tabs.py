@@ -3,6 +3,7 @@ from dataclasses import replace
 from gradscope.recording.records import CapturedStep
 from gradscope.report.html import report_page as captured_tabs
 from gradscope.report.html.report_page import render_html, run_tabs
+from gradscope.report.run.phrasing import captured_steps_text
 from tests.report.conftest import build
 from tests.report.html.charts.loops import finding, loop, report_of
 
@@ -83,5 +84,5 @@ def test_a_step_that_the_end_of_the_script_left_unmeasured_has_no_tab():
     assert titles(report) == ["train.py", "step 0"]
     (table,) = run_tabs(report, report.training_run)[0].texts.summaries
     assert "more captured" not in table.caption
-    shown = [fact.text for fact in run_tabs(report, report.training_run)[0].texts.facts]
-    assert any("--step 0" in text for text in shown)
+    told = captured_steps_text(report.training_run, "run.gradscope")
+    assert told.endswith("gradscope report run.gradscope --step 0")

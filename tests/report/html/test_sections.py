@@ -17,7 +17,7 @@ from tests.report.test_attention import Mixed, trained
 
 def sections(report):
     page = html.fromstring(render_page([tab_of(report)], "a report"))
-    return {one.findtext("h2"): one for one in page.xpath("//section[@class='told-section']")}
+    return {one.findtext(".//h2"): one for one in page.xpath("//section[@class='told-section']")}
 
 
 def test_a_training_on_one_batch_is_on_the_page_as_in_the_text():
@@ -28,6 +28,7 @@ def test_a_training_on_one_batch_is_on_the_page_as_in_the_text():
     (text,) = (one for one in blocks if isinstance(one, Section) and one.title == "One batch")
     (facts,) = (one for one in text.blocks if isinstance(one, Facts))
     found = sections(report)["One batch"]
+    assert "open" in found.find("details").attrib
     rows, losses = found.findall(".//table")
     told = [[cell.text_content() for cell in row] for row in rows.findall(".//tr") if len(row)]
     assert told == [[fact.name, plain(fact.line)] for fact in facts.rows]
@@ -38,3 +39,5 @@ def test_logits_and_experts_are_on_the_page_of_a_model_that_has_them(tmp_path):
     found = sections(trained(Mixed(), (20, 3, 8), tmp_path))
     assert list(found) == ["Logits", "Experts"]
     assert "2 of 4" in found["Experts"].text_content()
+    # The model has nothing to mend: a line stands for each part until it is opened.
+    assert all("open" not in one.find("details").attrib for one in found.values())

@@ -95,6 +95,13 @@ def test_it_does_not_matter_where_the_count_begins():
     assert found.severity == "error"
 
 
+@pytest.mark.parametrize("divided", [20.0, 50.0])
+def test_a_small_weight_of_the_loss_is_fine(divided):
+    """Of so long a period, a step after each micro-batch misses too little to be told apart."""
+    run = conditional(lambda batch: True, batches=100, divided=divided)
+    assert "GS313" not in codes(run)
+
+
 @pytest.mark.parametrize(
     ("does_step", "chosen"),
     [

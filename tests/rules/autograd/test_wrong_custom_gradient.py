@@ -207,13 +207,39 @@ CHOSEN = {
         lambda ctx, x: (save(ctx, x), (x > 0).to(x))[1],
         lambda ctx, g: g / (1 + (3 * ctx.saved_tensors[0]).abs()) ** 2,
     ),
+    "spike with the sign of the gradient": function(
+        lambda ctx, x: (save(ctx, x), (x > 0).to(x))[1],
+        lambda ctx, g: g.sign() / (1 + ctx.saved_tensors[0].abs()) ** 2,
+    ),
 }
 
 
 @pytest.mark.parametrize("custom", CHOSEN.values(), ids=CHOSEN)
 def test_chosen_gradients_are_left_alone(custom):
     record = record_of(lambda x: custom.apply(x).reshape(x.shape))
-    assert (record.outcome, record.inputs) == ("chosen", ())
+    # The sign of a gradient is not linear in it.
+    assert record.outcome in ("chosen", "unchecked")
+    assert record.inputs == ()
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32], ids=["any dtype", "float32 alone"])
+def test_a_surrogate_that_ignores_the_gradient_is_wrong(dtype):
+    """The derivative of the surrogate alone is the same for every loss."""
+    spike = function(
+        lambda ctx, x: (save(ctx, x), (x > 0).to(dtype or x.dtype))[1],
+        lambda ctx, g: 1 / (1 + (3 * ctx.saved_tensors[0]).abs()) ** 2,
+    )
+    report = inspected(spike.apply)
+    assert outcome(report).outcome == "ignoring"
+    found = only(report.findings, "GS505")
+    assert found.severity == "error"
+    assert "the same whatever gradient it gets" in found.message
+
+
+def test_a_loss_that_is_added_by_its_gradient_is_meant():
+    """The balancing loss of experts: the output is the input, and the loss gets a gradient of 1."""
+    added = function(lambda ctx, x, loss: x.view_as(x), lambda ctx, g: (g, torch.ones(())))
+    assert record_of(lambda x: added.apply(x, x.square().mean())).outcome == "chosen"
 
 
 class LearnedStep(Function):

@@ -111,7 +111,6 @@ def scheduled(rates, *, others=()):
         ([0.0] * 8 + [0.1] * 40, ["warning"]),
         ([0.0] * 7 + [0.1] * 40, []),
         ([1e-9] * 20 + [0.1] * 40, []),
-        ([0.0] * 40, []),
     ],
 )
 def test_a_rate_of_next_to_nothing_for_many_steps(rates, severities):
@@ -219,6 +218,41 @@ def test_a_schedule_that_was_over_before_the_run_is_an_error(
     found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
     assert [one.severity for one in found] == severities
     assert all("is 0 in all of its 8 steps" in one.message for one in found)
+
+
+BY_HAND = """
+import torch
+
+model = torch.nn.Linear(4, 1)
+groups = [{{"params": [model.weight]}}, {{"params": [model.bias], "lr": 0.0}}]
+sgd = torch.optim.SGD(groups, lr={rate})
+for step in range({steps}):
+    sgd.param_groups[0]["lr"] = {later}
+    sgd.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    sgd.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "later", "steps", "severities"),
+    some_on_push(
+        [
+            ("16 // 256", "16 // 256", 8, ["warning"]),
+            ("16 // 256", "16 // 256", 7, []),
+            ("0.0", "0.01 if step > 2 else 0.0", 8, []),
+            ("0.01", "0.01", 8, []),
+        ],
+        {0, 2},
+    ),
+)
+def test_a_rate_of_zero_in_the_whole_run_is_a_warning(tmp_path, rate, later, steps, severities):
+    script = tmp_path / "train.py"
+    script.write_text(BY_HAND.format(rate=rate, later=later, steps=steps))
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
+    assert [one.severity for one in found] == severities
+    assert all("is 0 in all of its 8 steps" in one.message for one in found)
+    assert all(one.location.source.startswith("sgd = ") for one in found)
 
 
 LATER = """

@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -62,6 +63,22 @@ def stacked(model, batch):
     return torch.stack(terms).sum()
 
 
+def similarity(one, other):
+    one, other = one.detach().numpy(), other.numpy()
+    return torch.tensor((one * other).mean() / (one.std() * other.std()))
+
+
+def through_numpy(model, batch):
+    output = model(batch[0])
+    return functional.mse_loss(output, batch[1]) + 0.1 * (1 - similarity(output, batch[1]))
+
+
+def a_number_of_numpy(model, batch):
+    output = model(batch[0])
+    smooth = np.abs(np.diff(output.detach().numpy(), axis=0)).mean()
+    return functional.mse_loss(output, batch[1]) + 0.25 * smooth
+
+
 SICK = [
     slope_without_history,
     detached,
@@ -69,6 +86,8 @@ SICK = [
     a_number,
     a_sum_of_numbers,
     stacked,
+    through_numpy,
+    a_number_of_numpy,
 ]
 
 
@@ -133,7 +152,30 @@ def scores_less_their_mean(model, batch):
     return functional.mse_loss(output - output.mean().detach(), batch[1])
 
 
+def weight_of_numpy(model, batch):
+    """A factor has no gradient on purpose."""
+    output = model(batch[0])
+    spread = torch.tensor(output.detach().numpy().std())
+    return functional.mse_loss(output, batch[1]) + output.abs().mean() / (1 + spread)
+
+
+def target_of_numpy(model, batch):
+    """A reward that an environment computes from an action."""
+    output = model(batch[0])
+    reward = torch.tensor(-np.square(output.detach().numpy()).sum())
+    return functional.mse_loss(output.sum() + 1, 0.9 * reward)
+
+
+def offset_of_another_function(model, batch):
+    """A constant of numpy is no term only because another function reads arrays."""
+    similarity(model(batch[0]), batch[1])
+    return functional.mse_loss(model(batch[0]), batch[1]) + torch.tensor(np.float32(0.1234567))
+
+
 HEALTHY = [
+    weight_of_numpy,
+    target_of_numpy,
+    offset_of_another_function,
     slope_with_history,
     value_of_another_loss,
     baseline_of_itself,

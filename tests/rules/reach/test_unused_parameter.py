@@ -263,3 +263,48 @@ def test_place_is_the_call_only_where_the_model_drops_its_output(
     assert {found.location.line} == marked_lines(tmp_path / "model.py", mark)
     assert found.related[-1].source.startswith("self.first, self.second")
     assert ("in the forward" in found.remedy) == (mark == "# <-")
+
+
+LOOPED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.heads = nn.ModuleList(nn.Linear(8, 1) for _ in range(3))
+
+    def forward(self, x):
+        hidden = torch.tanh(self.body(x))
+        return [head(hidden) for head in self.heads]
+
+model = Model()
+batch = torch.randn(4, 8)
+
+def loss_fn(outputs, batch):
+    total = 0.0
+    for output in outputs:
+        STATEMENT  # <-
+    return total
+"""
+
+
+def test_loss_that_each_pass_of_a_loop_overwrites_is_an_error(inspect_file, tmp_path):
+    text = LOOPED.replace("STATEMENT", "total = output.square().mean()")
+    found = only(inspect_file(text).findings, "GS203")
+    assert (found.severity, found.count) == ("error", 4)
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert "each pass of the loop overwrites `total`" in found.message
+
+
+def test_loss_that_a_loop_leaves_early_is_a_warning(inspect_file):
+    """It may look for the first output that has a target."""
+    statement = "total = output.square().mean()\n        break"
+    found = only(inspect_file(LOOPED.replace("STATEMENT", statement)).findings, "GS203")
+    assert found.severity == "warning"
+
+
+def test_loss_that_a_loop_adds_up_is_fine(inspect_file):
+    text = LOOPED.replace("STATEMENT", "total = total + output.square().mean()")
+    assert "GS203" not in [finding.rule for finding in inspect_file(text).findings]

@@ -5,9 +5,21 @@ function figure(value, digits = 3) {
   if (Number.isNaN(value)) return 'NaN';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
   const rounded = Number(value.toExponential(digits - 1));
+  if (isPower(rounded, digits)) return rounded.toExponential().replace('e+', 'e');
+  return Math.abs(rounded) < 1000 ? String(rounded) : COUNTS.format(rounded);
+}
+
+const isPower = (rounded, digits) => {
   const size = Math.abs(rounded);
-  if (size >= 10 ** Math.max(5, digits) || (size < 1e-4 && size > 0)) return rounded.toExponential().replace('e+', 'e');
-  return size < 1000 ? String(rounded) : COUNTS.format(rounded);
+  return size >= 10 ** Math.max(5, digits) || (size < 1e-4 && size > 0);
+};
+
+// As a column of a table has it, with the zeros at the end: `0.120` below `0.0123`.
+function aligned(value) {
+  if (!value || !Number.isFinite(value)) return figure(value);
+  const rounded = Number(value.toExponential(2));
+  if (isPower(rounded, 3)) return rounded.toExponential(2).replace('e+', 'e');
+  return Math.abs(rounded) < 1000 ? rounded.toPrecision(3) : COUNTS.format(rounded);
 }
 
 // With the digits that are told where there is room.

@@ -234,15 +234,23 @@ document.addEventListener('keydown', (event) => {
 
 const repaint = () => tabs.forEach((tab) => tab.theme());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-// Every tab is printed, in the width of paper: what is hidden has no width to draw in.
+// What is open is printed, one tab or two beside each other: each of a run's captured steps would
+// take pages. Its panels are whole, and drawn in the width of paper.
+let closed = [];
 addEventListener('beforeprint', () => {
   document.documentElement.classList.add('printing');
-  document.querySelectorAll('details').forEach((details) => { details.open = true; });
-  for (const tab of tabs) tab.article.querySelectorAll('.chart').forEach((section) => paint(tab, section));
+  for (const tab of tabs.filter(({ article }) => !article.hidden)) {
+    const folded = [...tab.article.querySelectorAll('details:not([open])')];
+    closed.push(...folded);
+    folded.forEach((details) => { details.open = true; });
+    tab.article.querySelectorAll('.chart').forEach((section) => paint(tab, section));
+  }
   repaint();
 });
 addEventListener('afterprint', () => {
   document.documentElement.classList.remove('printing');
+  closed.forEach((details) => { details.open = false; });
+  closed = [];
   repaint();
 });
 

@@ -9,7 +9,7 @@ const CARD_EDGE = 14;
 const PRINTED = 2000;
 
 const KINDS = {
-  number: { format: figure, isNumber: true },
+  number: { format: aligned, isNumber: true },
   count: { format: count, isNumber: true },
   share: { format: (value) => (value === null ? '—' : `${figure(value * 100)} %`), isNumber: true },
   cosine: { format: cosine, isNumber: true },

@@ -144,10 +144,11 @@ class Timeline {
   }
 
   draw() {
-    const { step, lane, seconds, skipped } = this.windows;
+    const { step, lane, seconds, skipped, timed } = this.windows;
+    const about = timed[this.at] ? '' : 'about ';
     const unusual = this.lanes[lane[this.at]]?.isTypical ? '' : ' · unusual';
     this.input.value = step[this.at];
-    this.told.textContent = `${skipped[this.at] ? 'skipped before it' : lasted(seconds[this.at])}${unusual}`;
+    this.told.textContent = `${skipped[this.at] ? 'skipped before it' : about + lasted(seconds[this.at])}${unusual}`;
     const rows = [...this.list.querySelectorAll('.lane')];
     rows.forEach((row, index) => row.classList.toggle('chosen', index === lane[this.at]));
     this.reveal(rows[lane[this.at]]);
@@ -181,6 +182,7 @@ class Timeline {
     const took = Array.from({ length: size }, (_, turn) => Math.max(seconds[start + turn] - (turn ? seconds[start + turn - 1] : begin), 0));
     // Nothing is known of what was before the first event of all.
     if (this.at === 0) took[0] = null;
+    if (!this.windows.timed[this.at]) took.fill(null);
     const longest = Math.max(...took, 0);
     this.body.replaceChildren(...took.map((time, turn) => this.eventRow(start + turn, time, longest)));
   }

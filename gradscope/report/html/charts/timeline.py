@@ -1,7 +1,7 @@
 """Events before each step of a run, in order, with lines, numbers and seconds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.report import Report
@@ -121,11 +121,11 @@ def timeline(report: Report, run: TrainingRun) -> Chart | None:
         name="timeline",
         kind="timeline",
         title="Events before each step",
-        caption=" ".join(_caption(found, kept)),
+        caption=" ".join(_caption(found, kept, is_untimed=bool(report.recording.untimed))),
         content={
             "lanes": [_lane(lane, run, report) for lane in run.patterns[:_LANES]],
             "moreLanes": max(len(run.patterns) - _LANES, 0),
-            "windows": _windows(found, lanes, kept),
+            "windows": _windows(found, lanes, kept, report.recording),
             **_events([found[position] for position in kept], report),
             "first": _first(found, report),
         },
@@ -150,7 +150,9 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
     }
 
 
-def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[int]) -> Json:
+def _windows(
+    found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[int], recording: Recording
+) -> Json:
     """Return a row per window: its step, its lane, its start, and the number of kept events."""
     known = set(kept)
     return {
@@ -158,6 +160,10 @@ def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[i
         "lane": positions(lanes),
         "skipped": positions(int(window.is_skipped) for window in found),
         "seconds": single_numbers(_lengths(found)),
+        "timed": positions(
+            int(not any(window.step.index in steps for steps in recording.untimed))
+            for window in found
+        ),
         "events": positions(
             len(window.events) if position in known else None
             for position, window in enumerate(found)
@@ -177,8 +183,7 @@ def _lengths(found: Sequence[LoopWindow]) -> Iterator[float | None]:
         yield before - start
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """What events share that are made by one line."""
 
     word: str
@@ -277,10 +282,14 @@ def _first(found: Sequence[LoopWindow], report: Report) -> int:
     )
 
 
-def _caption(found: Sequence[LoopWindow], kept: Sequence[int]) -> Iterator[str]:
+def _caption(
+    found: Sequence[LoopWindow], kept: Sequence[int], *, is_untimed: bool
+) -> Iterator[str]:
     yield "Steps with the same events share a lane; colour shows the position in the run."
     yield "Use ← and → to move between steps, with Shift to the next unusual one."
     yield "Durations are between events, including gradscope's own time."
+    if is_untimed:
+        yield "Where no gradient was measured, only the mean duration of the step is known."
     if len(kept) < len(found):
         more = counted(len(found) - len(kept), "step")
         yield f"To keep the file small, the events of {more} are omitted."

@@ -15,4 +15,5 @@ def two_steps(steps: int) -> Chart:
             " The address keeps both steps and the layer."
         ),
         content={"steps": steps},
+        height=180,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gradscope.analysis.job_summary import RankRow
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.phrasing import counted, short
+from gradscope.phrasing import aligned, counted
 from gradscope.report.html.phrasing import SummaryCell, SummaryTable
 from gradscope.report.run.document import own_findings, remarks, telling_rows
 
@@ -41,7 +41,7 @@ def _cells(row: RankRow, report: Report) -> Iterator[SummaryCell]:
     yield SummaryCell(text=host)
     yield SummaryCell(text=f"{row.steps:,}", is_number=True)
     yield SummaryCell(text=f"{row.passes:,}", is_number=True)
-    yield SummaryCell(text="" if row.loss is None else short(row.loss), is_number=True)
+    yield SummaryCell(text="" if row.loss is None else aligned(row.loss), is_number=True)
     yield SummaryCell(
         text=row.what if is_fine else f"{row.what}{at}", style="short" if is_fine else "error"
     )

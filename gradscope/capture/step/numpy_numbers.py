@@ -1,0 +1,80 @@
+"""Follows numbers that a function computes with numpy from tensors of the graph."""
+
+import weakref
+from collections.abc import Iterable
+from types import CodeType, FrameType
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.step.graph import tensors
+
+_ARRAYS = frozenset({"__array__", "numpy"})
+"""Calls that return an array of numpy."""
+
+_FACTORIES = frozenset({"as_tensor", "tensor"})
+"""Calls that make a tensor of a number."""
+
+
+class NumpyNumbers:
+    """Knows numbers by the function call that computed them: numpy cannot be observed.
+
+    A number of numpy counts as computed from the arrays that the same call of a function had read
+    from tensors before. Tensors of one element that are made of it are followed.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[int, CodeType], frozenset[int]] = {}
+        """By frame: what is before the arrays that it read."""
+        self._made: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
+        """By `id` of a tensor: what is before the number that it was made of."""
+
+    def read(self, name: str, frame: FrameType | None, origins: frozenset[int]) -> None:
+        """Note what is before an array that a frame reads."""
+        if name in _ARRAYS and origins and frame is not None:
+            key = (id(frame), frame.f_code)
+            self._read[key] = self._read.get(key, frozenset()) | origins
+
+    def make(
+        self, name: str, frame: FrameType | None, given: object, returned: Iterable[Tensor]
+    ) -> None:
+        """Note tensors that a call returns for such a number, or for a tensor made of one."""
+        if not self._read:
+            return
+        origins = self._of_tensors(given)
+        if name in _FACTORIES:
+            origins |= self._of_numbers(given, frame)
+        for tensor in returned if origins else ():
+            if tensor.numel() == 1:
+                self._made[id(tensor)] = (weakref.ref(tensor), origins)
+
+    def before(self, given: object, frame: FrameType | None) -> frozenset[int]:
+        """Return what is before the numbers among some arguments."""
+        if not self._read:
+            return frozenset()
+        return self._of_tensors(given) | self._of_numbers(given, frame)
+
+    def clear(self) -> None:
+        """Release every tensor."""
+        self._read.clear()
+        self._made.clear()
+
+    def _of_numbers(self, given: object, frame: FrameType | None) -> frozenset[int]:
+        if frame is None or not isinstance(given, tuple) or not any(map(_is_number, given)):
+            return frozenset()
+        return self._read.get((id(frame), frame.f_code), frozenset())
+
+    def _of_tensors(self, given: object) -> frozenset[int]:
+        found: frozenset[int] = frozenset()
+        for tensor in tensors(given) if self._made else ():
+            known = self._made.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                found |= known[1]
+        return found
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number of numpy, which may be an array without dimensions."""
+    if isinstance(value, torch.Tensor) or type(value).__module__ != "numpy":
+        return False
+    return getattr(value, "shape", None) == () and getattr(value, "dtype", None) is not None

@@ -1,0 +1,216 @@
+"""The terms of the loss with their signs: what a step makes smaller, and what larger."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat
+from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss_flow import SAME_NUMBERS
+from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
+
+_PASSED_ON = SAME_NUMBERS | {
+    "AddBackward0",
+    "CatBackward0",
+    "MeanBackward0",
+    "MeanBackward1",
+    "StackBackward0",
+    "SumBackward0",
+    "SumBackward1",
+}
+_NEGATED = frozenset({"NegBackward0", "RsubBackward0", "RsubBackward1"})
+_WEIGHED = frozenset({"DivBackward0", "MulBackward0"})
+_LOGARITHMS = frozenset({"LogBackward0", "LogSoftmaxBackward0"})
+
+ERRORS = frozenset(
+    {
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cross_entropy",
+        "ctc_loss",
+        "huber_loss",
+        "kl_div",
+        "l1_loss",
+        "mse_loss",
+        "nll_loss",
+        "smooth_l1_loss",
+        "soft_margin_loss",
+    }
+)
+"""Loss functions that are 0 where the prediction is right, and larger elsewhere."""
+
+_LIKELIHOODS = ("log-likelihood", "lower surrogate")
+
+TermKind = Literal["error", "distance", "log-likelihood", "lower surrogate", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedTerm:
+    """A term that is added up in the loss."""
+
+    node: NodeRecord
+    sign: int
+    """1 if a step makes it smaller, -1 if it makes it larger, 0 if that is unknown."""
+    kind: TermKind
+    comparison: ComparisonRecord | None
+    """The loss function of an `error`."""
+    flip: NodeRecord | None
+    """First operation after the term that changes the sign; None without one."""
+
+
+def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
+    """Yield the terms of the loss, each with its sign."""
+    stats = context.shared(forward_stats)
+    errors = {
+        one.result.node: one
+        for one in context.recording.evidence_of(ComparisonRecord)
+        if one.operation in ERRORS
+    }
+    waiting = [_Reached(node, 1, None, False) for node in context.first.nodes if node.depth == 0]
+    seen = {(one.node.index, one.sign) for one in waiting}
+    while waiting:
+        node, sign, flip, is_weighed = waiting.pop()
+        inputs = _inputs(context, node.index)
+        error = errors.get(node.index)
+        # With two inputs, two outputs of the model are compared, which may be meant to part.
+        is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
+        kind = "error" if is_error else _kind(context, stats, node)
+        signs = _signs(stats, node, inputs) if kind == "other" else ()
+        if not signs:
+            is_unknown = not inputs or (is_weighed and kind in _LIKELIHOODS)
+            yield SignedTerm(node, 0 if is_unknown else sign, kind, error, flip)
+        is_weighed |= node.operation == "MulBackward0" and not _is_scaled(stats, node, inputs)
+        for one, factor in zip(inputs, signs, strict=False):
+            if (one, sign * factor) not in seen:
+                seen.add((one, sign * factor))
+                flipped = node if factor < 0 else flip
+                waiting.append(
+                    _Reached(context.recording.nodes[one], sign * factor, flipped, is_weighed)
+                )
+
+
+class _Reached(NamedTuple):
+    """An operation between the terms and the loss."""
+
+    node: NodeRecord
+    sign: int
+    flip: NodeRecord | None
+    is_weighed: bool
+    """Whether factors that differ may be costs, whose likelihood is to become smaller."""
+
+
+def _is_scaled(stats: dict[TensorRef, ForwardStat], product: NodeRecord, inputs: list[int]) -> bool:
+    """Return whether all elements of an input got the same factor, as far as their range tells."""
+    made = stats.get(TensorRef(node=product.index, slot=0))
+    given = stats.get(TensorRef(node=inputs[0], slot=0)) if len(inputs) == 1 else None
+    if made is None or given is None or given.numel == 1 or not given.norm:
+        return False
+    factor = made.norm / given.norm
+    ends = ((given.minimum, made.minimum), (given.maximum, made.maximum))
+    return all(math.isclose(factor * before, after, rel_tol=1e-4) for before, after in ends)
+
+
+def _signs(
+    stats: dict[TensorRef, ForwardStat], node: NodeRecord, inputs: list[int]
+) -> tuple[int, ...]:
+    """Return the sign of the derivative by each input; nothing where the terms end."""
+    if node.kind == "view" or node.operation in _PASSED_ON:
+        return (1,) * len(inputs)
+    if node.operation in _NEGATED and len(inputs) == 1:
+        return (-1,)
+    if node.operation == "SubBackward0" and len(inputs) == 2:
+        return (1, -1)  # with one, the recording does not tell which of the two it is
+    if node.operation in _WEIGHED and len(inputs) == 1:
+        is_positive = _sign(stats, node.index) * _sign(stats, inputs[0]) > 0
+        return (1,) if is_positive else ()  # a negative factor may be a reward
+    return ()
+
+
+def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> TermKind:
+    inputs = _inputs(context, node.index)
+    if len(inputs) == 1 and node.operation in ("PowBackward0", "AbsBackward0"):
+        return "distance" if _is_distance(context, stats, node.index, inputs[0]) else "other"
+    if len(inputs) == 1 and node.operation in ("GatherBackward0", "IndexBackward0"):
+        return "log-likelihood" if _is_log_softmax(context, stats, inputs[0]) else "other"
+    if len(inputs) == 1 and node.operation == "MulBackward0":
+        is_picked = _is_picked(stats, node.index, inputs[0])
+        is_likelihood = is_picked and _is_log_softmax(context, stats, inputs[0])
+        return "log-likelihood" if is_likelihood else "other"
+    if node.operation == "LogSigmoidBackward0":
+        return "log-likelihood"
+    if node.operation == "MinimumBackward0" and _is_surrogate(context, inputs):
+        return "lower surrogate"
+    return "other"
+
+
+def _inputs(context: RuleContext, node: int) -> list[int]:
+    return [ref.node for ref in context.successors.get(node, ())]
+
+
+def _is_distance(
+    context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int, inner: int
+) -> bool:
+    """Return whether a node is an even function of a difference from data, without gradient."""
+    is_from_data = len(_inputs(context, inner)) == 1
+    is_difference = context.recording.nodes[inner].operation == "SubBackward0"
+    is_even = _sign(stats, node) > 0 and _lowest(stats, inner) < 0
+    return is_difference and is_from_data and is_even
+
+
+def _is_log_softmax(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
+    while context.recording.nodes[node].kind == "view" and _inputs(context, node):
+        node = _inputs(context, node)[0]
+    operation, inputs = context.recording.nodes[node].operation, _inputs(context, node)
+    is_normalised = operation == "SubBackward0" and any(
+        context.recording.nodes[one].operation == "LogsumexpBackward0" for one in inputs
+    )
+    return (operation in _LOGARITHMS or is_normalised) and _highest(stats, node) <= 0
+
+
+def _is_picked(stats: dict[TensorRef, ForwardStat], product: int, factor: int) -> bool:
+    """Return whether a product keeps some elements of a factor and makes the others 0."""
+    made = stats.get(TensorRef(node=product, slot=0))
+    given = stats.get(TensorRef(node=factor, slot=0))
+    if made is None or given is None or made.numel != given.numel:
+        return False
+    is_sparse = made.numel / 2 <= made.zeros < made.numel
+    return is_sparse and given.minimum <= made.minimum and made.maximum <= 0
+
+
+def _is_surrogate(context: RuleContext, inputs: list[int]) -> bool:
+    """Return whether both are weighed ratios of probabilities, one of them clamped."""
+    if len(inputs) != 2:
+        return False
+    factors = [_factor(context, one) for one in inputs]
+    clamped = [one for one in factors if one is not None and one.operation.startswith("Clamp")]
+    ratios = [one for one in factors if one is not None and one.operation == "ExpBackward0"]
+    if len(clamped) != 1 or len(ratios) != 1:
+        return False
+    return ratios[0].index in _inputs(context, clamped[0].index)
+
+
+def _factor(context: RuleContext, product: int) -> NodeRecord | None:
+    """Return the only factor of a product that has a gradient."""
+    inputs = context.successors.get(product, ())
+    is_product = context.recording.nodes[product].operation == "MulBackward0"
+    return context.recording.nodes[inputs[0].node] if is_product and len(inputs) == 1 else None
+
+
+def _lowest(stats: dict[TensorRef, ForwardStat], node: int) -> float:
+    stat = stats.get(TensorRef(node=node, slot=0))
+    return float("nan") if stat is None else stat.minimum
+
+
+def _highest(stats: dict[TensorRef, ForwardStat], node: int) -> float:
+    stat = stats.get(TensorRef(node=node, slot=0))
+    return float("nan") if stat is None else stat.maximum
+
+
+def _sign(stats: dict[TensorRef, ForwardStat], node: int) -> int:
+    """Return the sign that all elements have; 0 if they have none in common."""
+    lowest, highest = _lowest(stats, node), _highest(stats, node)
+    if lowest >= 0 and highest > 0:
+        return 1
+    return -1 if lowest < 0 and highest <= 0 else 0

@@ -1,0 +1,153 @@
+"""GS720: losses whose sign makes the steps enlarge the error."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.reach import Reach
+from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
+from gradscope.rules.helpers.signed_terms import SignedTerm, signed_terms
+from gradscope.rules.loss.first_loss import classes_of
+from gradscope.rules.rule import Lasting, Rule
+
+_LAYERS = ("Addmm", "Linear", "Mm", "Bmm", "Mv", "Convolution", "Embedding", "NativeLayerNorm")
+
+_TEXT = {
+    "error": "error",
+    "distance": "distance from the data",
+    "log-likelihood": "negative log-likelihood",
+    "lower surrogate": "negative clipped surrogate",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossMaximised(Rule):
+    """The loss has the wrong sign: each step enlarges the error.
+
+    What it finds:
+        A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
+        that is negated twice. Also one without its minus, such as the mean of the log-probabilities
+        of the correct classes, or PPO's minimum of two surrogates.
+
+    Why it matters:
+        The optimizer moves the weights away from the data. The loss falls without bound, which
+        looks like progress.
+
+    How it is measured:
+        The terms that are added up in the loss are followed with their signs through sums, means,
+        negations and constant factors. An error is a loss function that is 0 for a correct
+        prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
+        picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
+        least one error enters with a minus, and no term with a plus or an unknown sign. Layers of
+        the model must be trained, by a single optimizer, and in a run by a single backward. A
+        classifier must not be better than chance at first: its cross-entropy is at least `least` of
+        ln(C). Two outputs of the model may be meant to part. Outside of runs, so may what a
+        generator gets from its discriminator: losses of two classes are left alone there.
+        Log-likelihoods may be weighed by costs, and are left alone unless all have the same factor.
+        An optimizer with `maximize=True` is meant to enlarge the loss.
+
+    How to fix it:
+        Change the sign of the loss, or negate the log-likelihood or the surrogate.
+
+    When it may be wrong:
+        If the model is to become wrong, as in unlearning of a regression.
+
+    Source:
+        Schulman et al. 2017, "Proximal Policy Optimization Algorithms" (arXiv 1707.06347), equation
+        7: the minimum is a lower bound of an objective that is maximised.
+    """
+
+    code: ClassVar[str] = "GS720"
+    name: ClassVar[str] = "loss-maximised"
+    level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "always"
+    judges_learning: ClassVar[bool] = True
+
+    least: float = 0.5
+    """Share of ln(C). Chosen: a model that is to unlearn is much better than chance."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if not context.has_backward:
+            return "no backward was recorded"
+        if not context.shared(forward_stats):
+            return "the values of the forward were not measured"
+        optimizers, run = context.recording.evidence_of(OptimizerRecord), context.run
+        if len(optimizers) > 1:
+            return "several optimizers may oppose each other"
+        if any(one.maximizes for one in optimizers):
+            return "the optimizer maximises the loss"
+        if run is not None and not optimizers:
+            return "the weights are changed without an optimizer"
+        if run is not None and not (run.is_only_loss and run.is_stepped):
+            return "several backward passes may oppose each other"
+        return None
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if the loss is the negative of an error."""
+        terms = list(signed_terms(context))
+        errors = [one for one in terms if one.kind != "other" and _makes_worse(one)]
+        if not errors or not all(_makes_worse(one) for one in terms):
+            return
+        errors = [one for one in errors if _is_trained(context, one)]
+        if context.run is None and any(_may_be_adversarial(one) for one in errors):
+            return
+        shares = [self._share_of_chance(context, one) for one in errors]
+        if not errors or any(share is not None and share < self.least for share in shares):
+            return
+        error = errors[0]
+        name = _TEXT[error.kind] if error.comparison is None else error.comparison.operation
+        made = error.node.site if error.comparison is None else error.comparison.site
+        flip = None if error.flip is None else error.flip.site
+        yield self.finding(
+            context,
+            message=f"the loss makes each step enlarge the {name}: its sign is wrong",
+            remedy="negate the loss" if error.sign < 0 else "put a minus in front of the mean",
+            site=made if flip is None else flip,
+            related=(context.related(made if flip not in (None, made) else None, "the term"),),
+            evidence={"terms_enlarged": len(errors)}
+            | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
+        )
+
+    def _share_of_chance(self, context: RuleContext, term: SignedTerm) -> float | None:
+        """Return a classifier's loss over that of equally likely classes; None for others."""
+        comparison = term.comparison
+        classes = None if comparison is None else classes_of(comparison)
+        if comparison is None or classes is None or comparison.reduction != "mean":
+            return None
+        stat = context.shared(forward_stats)[comparison.result]
+        share = stat.minimum / math.log(classes)
+        context.measured(self.code, "share_of_chance", share, self.least, site=comparison.site)
+        return share
+
+
+def _makes_worse(term: SignedTerm) -> bool:
+    """Return whether a step makes an error larger, or something else as its negative."""
+    if term.kind in ("log-likelihood", "lower surrogate"):
+        return term.sign > 0
+    return term.sign < 0
+
+
+def _may_be_adversarial(term: SignedTerm) -> bool:
+    """Return whether a generator may enlarge a term, which is about two classes: real or not."""
+    comparison = term.comparison
+    is_binary = comparison is not None and comparison.operation.startswith("binary_cross_entropy")
+    return is_binary or term.node.operation == "LogSigmoidBackward0"
+
+
+def _is_trained(context: RuleContext, term: SignedTerm) -> bool:
+    """Return whether layers before a term are trained, and not only an input such as a patch."""
+    behind = context.parameters_behind([term.node.index])
+    trained = behind & (
+        context.shared(Reach).learning if context.run is None else context.run.stepped
+    )
+    return any(
+        user.operation.startswith(_LAYERS)
+        for parameter in trained
+        if parameter in context.parameter_nodes
+        for user in context.consumers(context.parameter_nodes[parameter])
+    )

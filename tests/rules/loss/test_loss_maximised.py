@@ -1,0 +1,160 @@
+"""GS720: losses with a wrong sign."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Categorical
+from torch.nn import functional
+
+from tests.nightly import some_on_push
+from tests.rules.watching import findings_of_script
+
+generator = torch.Generator().manual_seed(1)
+X = torch.randn(32, 6, generator=generator)
+Y = torch.randn(32, 3, generator=generator)
+CLASSES = torch.randint(0, 3, (32,), generator=generator)
+ADVANTAGES = torch.randn(32, generator=generator)
+ROWS = torch.arange(32)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def surrogates(logits):
+    ratio = (logits.log_softmax(1)[ROWS, CLASSES] + 1.1).exp()
+    return ratio * ADVANTAGES, ratio.clamp(0.8, 1.2) * ADVANTAGES
+
+
+def of_output(function):
+    return lambda model, batch: function(model(batch))
+
+
+SICK = {
+    "mse": lambda out: -functional.mse_loss(out, Y),
+    "weighed": lambda out: -(0.5 * functional.mse_loss(out, Y)),
+    "cross-entropy": lambda out: 0 - functional.cross_entropy(out, CLASSES),
+    "two terms": lambda out: -(functional.mse_loss(out, Y) + 0.1 * functional.l1_loss(out, Y)),
+    "square by hand": lambda out: -(Y - out).pow(2).sum(1).mean(),
+    "magnitude by hand": lambda out: -(out - Y).abs().mean(),
+    "gathered": lambda out: out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
+    "picked": lambda out: (functional.one_hot(CLASSES, 3) * out.log_softmax(1)).sum(1).mean(),
+    "distribution": lambda out: Categorical(logits=out).log_prob(CLASSES).mean(),
+    "surrogate": lambda out: torch.min(*surrogates(out)).mean(),
+}
+
+HEALTHY = {
+    "mse": lambda out: functional.mse_loss(out, Y),
+    "cross-entropy": lambda out: functional.cross_entropy(out, CLASSES),
+    "negated twice": lambda out: -(0 - functional.mse_loss(out, Y)),
+    "gathered": lambda out: -out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
+    "distribution": lambda out: -Categorical(logits=out).log_prob(CLASSES).mean(),
+    "preferred": lambda out: -functional.logsigmoid(out[:, 0] - out[:, 1]).mean(),
+    "logistic": lambda out: (
+        -(functional.logsigmoid(out[:, 0]) + functional.logsigmoid(-out[:, 1])).mean()
+    ),
+    "surrogate": lambda out: -torch.min(*surrogates(out)).mean(),
+    "surrogate of costs": lambda out: torch.max(*surrogates(out)).mean(),
+    "one error against another": lambda out: (
+        functional.mse_loss(out, Y) - 0.1 * functional.cross_entropy(out, CLASSES)
+    ),
+    "costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * ADVANTAGES).mean(),
+    "positive costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * ADVANTAGES.abs()).mean(),
+    "cost of an episode": lambda out: out.log_softmax(1)[ROWS, CLASSES].sum() * 3.0,
+    "negative rewards": lambda out: (
+        functional.cross_entropy(out, CLASSES, reduction="none") * -ADVANTAGES.abs()
+    ).mean(),
+    "entropy": lambda out: (out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
+    "pushed apart": lambda out: functional.relu(1 - (out - Y).pow(2).sum(1)).mean(),
+    "energy": lambda out: -out.pow(2).mean(),
+    "two outputs pushed apart": lambda out: -functional.mse_loss(out[:, 0], out[:, 1]),
+    "generator": lambda out: (
+        -functional.binary_cross_entropy_with_logits(out, torch.zeros_like(out))
+    ),
+    "generator by logits": lambda out: functional.logsigmoid(-out).mean(),
+}
+
+
+def told(findings):
+    return [one for one in findings if one.rule == "GS720"]
+
+
+@pytest.mark.parametrize("name", some_on_push(SICK, 4))
+def test_a_loss_that_enlarges_the_error_is_an_error(findings_of, name):
+    (found,) = told(findings_of(network(), X, of_output(SICK[name])))
+    assert found.severity == "error"
+    assert found.location.file.endswith("test_loss_maximised.py")
+
+
+@pytest.mark.parametrize("name", some_on_push(HEALTHY, 4))
+def test_a_loss_that_makes_the_error_smaller_is_none(findings_of, name):
+    assert not told(findings_of(network(), X, of_output(HEALTHY[name])))
+
+
+def test_a_patch_on_the_input_may_enlarge_the_error(findings_of):
+    class Patched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = network().requires_grad_(False)
+            self.patch = nn.Parameter(torch.zeros(6))
+
+        def forward(self, x):
+            return self.model(x + self.patch)
+
+    assert not told(findings_of(Patched(), X, of_output(SICK["cross-entropy"])))
+    free = Patched()
+    free.model.requires_grad_(True)
+    assert told(findings_of(free, X, of_output(SICK["cross-entropy"])))
+
+
+TRAINING = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+torch.manual_seed(0)
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1{options})
+x, y = torch.randn(32, 6), torch.randint(0, 3, (32,))
+{before}
+for step in range(6):
+    optimizer.zero_grad()
+    loss = {loss}
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+
+ENLARGED = "-functional.cross_entropy(model(x), y)"
+RETAINED = (
+    "optimizer.zero_grad(); functional.cross_entropy(model(x), y).backward(); optimizer.step()"
+)
+TRAINED = """
+for _ in range(200):
+    functional.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+y = x[:, :3].argmax(1)
+"""
+PREFERRED = "functional.logsigmoid(model(x)[:, 0] - model(x)[:, 1]).mean()"
+RUNS = {
+    "a minus too many": ({"loss": ENLARGED}, ["error"]),
+    "preferences without a minus": ({"loss": PREFERRED}, ["error"]),
+    "rewards that an optimizer maximises": (
+        {"loss": PREFERRED, "options": ", maximize=True"},
+        [],
+    ),
+    "preferences": ({"loss": f"-{PREFERRED}"}, []),
+    "none": ({"loss": ENLARGED[1:]}, []),
+    "forgets what another loss retains": ({"loss": ENLARGED, "after": RETAINED}, []),
+    "unlearns": ({"loss": ENLARGED, "before": TRAINED}, []),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(RUNS, 2))
+def test_in_a_run_no_other_backward_may_oppose_it(name, tmp_path):
+    parts, levels = RUNS[name]
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING.format(**{"before": "", "after": "", "options": ""} | parts))
+    assert [one.severity for one in told(findings_of_script(script, tmp_path))] == levels
