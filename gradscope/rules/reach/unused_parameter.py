@@ -177,7 +177,9 @@ def _overwritten(reach: Reach, parts: list[Part]) -> OverwrittenRecord | None:
 def _overwritten_loss(context: RecordingIndex, loss: int | None) -> OverwrittenRecord | None:
     """Return the assignment of the loss in a loop that drops those of the passes before."""
     site = context.site(loss)
-    for record in context.recording.evidence_of(OverwrittenRecord) if site is not None else ():
+    if site is None:
+        return None
+    for record in context.recording.evidence_of(OverwrittenRecord):
         in_loop = context.site(record.site)
         if in_loop is None or in_loop.line != record.first or site.file != record.file:
             continue
