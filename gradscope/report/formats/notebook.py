@@ -135,7 +135,7 @@ def _code(snippet: Snippet) -> str:
     for line in snippet.lines:
         text = f"{line.number:>4}  {_html(line.text)}"
         lines.append(f"<b>{text}</b>" if any(one.is_cause for one in line.labels) else text)
-    style = "margin:.4em 0;overflow-x:auto;white-space:pre"
+    style = "margin:.4em 0;overflow-x:auto;white-space:pre;font-family:monospace"
     return f'<pre style="{style}">{chr(10).join(lines)}</pre>'
 
 
