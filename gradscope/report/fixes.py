@@ -34,7 +34,7 @@ def render_fixes(findings: Sequence[ShownFinding], hidden: int, console: Console
         if finding.fix is not None
         for line in painter.fixed(finding, finding.fix, root)
     ]
-    lines += [painter.unfixed(one, root) for one, root in findings if one.fix is None]
+    lines += [painter.unfixed(one, root, hidden) for one, root in findings if one.fix is None]
     return "\n".join([*lines, closing_text(findings, hidden)])
 
 
@@ -55,10 +55,10 @@ class _Painter:
         yield self._styled(mark, style) + self._page.spell(f"{colon}{printable(text)}")
         yield ""
 
-    def unfixed(self, finding: Finding, root: str) -> str:
+    def unfixed(self, finding: Finding, root: str, hidden: int) -> str:
         """Return the line of a finding without a fix."""
         in_cell = finding.location is not None and is_cell(finding.location.file)
-        mark = "no fix in a notebook:" if in_cell else "no fix:"
+        mark = "no fix in a notebook:" if in_cell else "no safe fix:" if hidden else "no fix:"
         return f"{self._styled(mark, 'dim')} {self._title(finding, root)}"
 
     def _title(self, finding: Finding, root: str) -> str:

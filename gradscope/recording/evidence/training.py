@@ -43,7 +43,7 @@ class OptimizerRecord:
     """An optimizer: the target's, or another one constructed while the target was loaded."""
 
     table: ClassVar[str] = "optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"maximizes"})
+    later_columns: ClassVar[frozenset[str]] = frozenset({"maximises"})
     index: int
     class_name: str
     family: OptimizerFamily
@@ -57,7 +57,7 @@ class OptimizerRecord:
     later: tuple[int, ...]
     """Parameters that were made after it."""
     stale: tuple[StaleTensor, ...]
-    maximizes: bool = False
+    maximises: bool = False
     """Whether a group makes its steps enlarge the loss."""
 
     @property

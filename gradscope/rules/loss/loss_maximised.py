@@ -79,7 +79,7 @@ class LossMaximised(Rule):
         optimizers, run = context.recording.evidence_of(OptimizerRecord), context.run
         if len(optimizers) > 1:
             return "several optimizers may oppose each other"
-        if any(one.maximizes for one in optimizers):
+        if any(one.maximises for one in optimizers):
             return "the optimizer maximises the loss"
         if run is not None and not optimizers:
             return "the weights are changed without an optimizer"
