@@ -51,6 +51,7 @@ ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")},
     "OMP_NUM_THREADS": "1",
     "_TYPER_FORCE_DISABLE_TERMINAL": "1",
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",  # each command would look for them in every package
 }
 """Of the processes that tests start."""
 
@@ -84,6 +85,7 @@ IMPORTED = (
     "gradscope.report.comparison.document",
     "gradscope.report.concise",
     "gradscope.report.formats.text",
+    "gradscope.report.html.page",
     "gradscope.report.inspection",
     "gradscope.report.json.check",
     "gradscope.report.json.report",

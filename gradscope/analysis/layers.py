@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 from typing import TypeVar
 
@@ -43,7 +44,12 @@ def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, floa
     """
     found: dict[int, dict[int, float | None]] = {}
     for (position, parameters), steps in _alike(norms, columns).items():
-        peaks = map(_peak, zip(*steps, strict=True)) if len(steps) > 1 else map(_one, *steps)
+        # A NaN is neither larger nor smaller; in a sum, it stays.
+        is_plain = not any(math.isnan(sum(norms)) for norms in steps)
+        if is_plain:
+            peaks = map(_one, map(max, *steps) if len(steps) > 1 else steps[0])
+        else:
+            peaks = map(_peak, zip(*steps, strict=True))
         for parameter, peak in zip(parameters, peaks, strict=True):
             cells = found.setdefault(parameter, {})
             cells[position] = larger(cells[position], peak) if position in cells else peak
@@ -69,11 +75,7 @@ def _one(norm: float) -> float | None:
 
 
 def _peak(measured: Sequence[float]) -> float | None:
-    # A NaN is neither larger nor smaller; in a sum, it stays.
-    if math.isnan(sum(measured)):
-        return math.nan
-    peak = max(measured)
-    return None if peak < 0 else peak
+    return math.nan if any(map(math.isnan, measured)) else _one(max(measured))
 
 
 def larger(one: float | None, other: float | None) -> float | None:
@@ -116,30 +118,43 @@ def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
 
 def _course(norms: NormTable, rows: Sequence[range]) -> ParameterCourse:
     steps, gradients = _column(norms.steps, rows), _column(norms.gradients, rows)
-    weights, updates = _column(norms.weights, rows), _column(norms.updates, rows)
-    finite = [norm for norm in gradients if 0 <= norm < math.inf]
+    finite, without = gradients, gradients.count(NOT_MEASURED)
+    first_nonfinite = None
+    if not math.isfinite(sum(gradients)) or without:
+        finite = [norm for norm in gradients if 0 <= norm < math.inf]
+        places = (place for place, norm in enumerate(gradients) if not math.isfinite(norm))
+        first_nonfinite = next((steps[place] for place in places), None)
     largest = max(finite, default=None)
-    broken = (step for step, norm in zip(steps, gradients, strict=True) if not math.isfinite(norm))
-    ratios = [
-        update / weight
-        for update, weight in zip(updates, weights, strict=True)
-        if update != NOT_MEASURED and weight
-    ]
-    known = [ratio for ratio in ratios if math.isfinite(ratio)]
     return ParameterCourse(
         last=None if gradients[-1] < 0 else gradients[-1],
         middle=median(finite) if finite else None,
         largest=largest,
         largest_step=None if largest is None else steps[gradients.index(largest)],
-        first_nonfinite=next(broken, None),
-        without=sum(norm < 0 for norm in gradients),
+        first_nonfinite=first_nonfinite,
+        without=without,
         zero=gradients.count(0.0),
-        update=median(known) if known else None,
+        update=_update(norms, rows),
     )
 
 
-def _column(column: Sequence[Number], rows: Sequence[range]) -> list[Number]:
-    return [cell for own in rows for cell in column[own.start : own.stop : own.step]]
+def _update(norms: NormTable, rows: Sequence[range]) -> float | None:
+    """Return the median of a step's update norm over the weight norm; None if not measured."""
+    updates = _column(norms.updates, rows)
+    if updates.count(NOT_MEASURED) == len(updates):
+        return None
+    ratios = [
+        update / weight
+        for update, weight in zip(updates, _column(norms.weights, rows), strict=True)
+        if update != NOT_MEASURED and weight
+    ]
+    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    return median(known) if known else None
+
+
+def _column(column: Sequence[Number], rows: Sequence[range]) -> Sequence[Number]:
+    """Return a parameter's numbers; mostly one slice, which is much faster than each number."""
+    parts = [column[own.start : own.stop : own.step] for own in rows]
+    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
 
 
 def optimizer_names(recording: Recording) -> dict[int, str]:

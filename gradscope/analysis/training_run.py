@@ -304,6 +304,7 @@ def _limit(parts: Sequence[LimitRecord]) -> LimitRecord | None:
         events=sum(one.events for one in parts),
         gradients=sum(one.gradients for one in parts),
         norms=sum(one.norms for one in parts),
+        is_full=any(one.is_full for one in parts),
     )
 
 

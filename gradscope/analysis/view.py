@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from gradscope.recording.records import Site
 _CELL = re.compile(r"Cell \[\d+\]")
 
 
+@lru_cache(maxsize=1024)  # thousands of events are of a few files
 def shown_path(file: str, root: str) -> str:
     """Return a path relative to the root if it is below it, otherwise unchanged."""
     path = PurePath(file)

@@ -67,8 +67,9 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
     """Return the run of a plain command line; None for a line that typer has to parse."""
     if line[:1] != ["run"]:
         return None
-    from gradscope.cli.run.command import RunPlanned, run
+    from gradscope.cli.run.command import run
     from gradscope.cli.run.plain_parser import parsed
+    from gradscope.cli.run.planned import RunPlanned
 
     values = parsed(run, line[1:])
     if values is None:
@@ -81,15 +82,16 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
 
 
 def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
-    from gradscope.cli.app import app
     from gradscope.cli.options import with_optional_values
+    from gradscope.cli.program import program_for
     from gradscope.cli.progress import progress_line
-    from gradscope.cli.run.command import RunPlanned
+    from gradscope.cli.run.planned import RunPlanned
 
     show_exception = sys.excepthook
     try:
         with progress_line():
-            app(with_optional_values(sys.argv[1:]))
+            line = with_optional_values(sys.argv[1:])
+            program_for(line)(line)
     except RunPlanned as planned:
         sys.excepthook = show_exception  # typer replaces it
         return planned.run

@@ -143,17 +143,26 @@ def recording_paths(given: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def _check_recording(path: Path) -> None:
-    """Check for the mistakes of a newcomer: the script's name, or the suffix left out.
+def check_not_script(path: Path) -> None:
+    """Check that the script's name is not given for its recording's.
 
     Raises:
-        GradscopeError: It is no recording.
+        GradscopeError: It is.
     """
     if path.suffix == ".py" and path.exists():
         raise GradscopeError(
             f"`{path}` is a Python file, not a recording",
             help=f"gradscope run --save {path.stem}{_SUFFIX} {path}",
         )
+
+
+def _check_recording(path: Path) -> None:
+    """Check for the mistakes of a newcomer: the script's name, or the suffix left out.
+
+    Raises:
+        GradscopeError: It is no recording.
+    """
+    check_not_script(path)
     if not path.exists() and path.parent.is_dir():
         raise GradscopeError(
             f"cannot read `{path}`: No such file or directory", help=_help_for_missing(path)

@@ -85,6 +85,7 @@ class _OptimizerReading:
             groups=groups,
             later=() if made is None else tuple(self._made_after(made.order)),
             stale=tuple(self._stale(optimizer)),
+            maximizes=any(group.get("maximize") for group in optimizer.param_groups),
         )
 
     def _group(self, group: dict[str, object]) -> GroupRecord:

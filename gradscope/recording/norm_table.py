@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, get_args, overload
 
 from gradscope.recording.records import GradientStat, ParameterStat, Reach, Recording
@@ -36,6 +36,8 @@ class NormTable(Sequence[ParameterStat]):
     updates: Sequence[float]
     numels: Mapping[int, int]
     """By parameter: number of its elements."""
+    _sets: dict[bytes, frozenset[int]] = field(default_factory=dict, init=False, compare=False)
+    """By measured parameters, as bytes: their set. Nearly all steps measure the same ones."""
 
     @classmethod
     def of_rows(
@@ -96,7 +98,10 @@ class NormTable(Sequence[ParameterStat]):
         parameters = self.parameters[rows.start : rows.stop]
         norms = self.gradients[rows.start : rows.stop]
         if min(norms, default=0.0) >= 0:  # nearly always: much faster than checking each
-            return frozenset(parameters)
+            key = array("q", parameters).tobytes()
+            if key not in self._sets:
+                self._sets[key] = frozenset(parameters)
+            return self._sets[key]
         return frozenset(p for p, norm in zip(parameters, norms, strict=True) if not norm < 0)
 
     def __len__(self) -> int:

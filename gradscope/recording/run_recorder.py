@@ -46,7 +46,7 @@ from gradscope.recording.tables import (
     STEPS,
     evidence_tables,
 )
-from gradscope.recording.thinning.readings import Reading, Readings
+from gradscope.recording.thinning.readings import Reading, ReadingsOfAll
 from gradscope.recording.thinning.room import Room
 from gradscope.recording.thinning.thinner import Thinner, room_for_steps
 from gradscope.recording.writer import FullError, RecordingWriter
@@ -107,7 +107,7 @@ class RunRecorder:
         self._lost: set[int] = set()
         """Indices of captured steps that were not written: others may refer to them."""
         self.batches = EventBatches(self._writer, limit)
-        self._readings = Readings()
+        self._readings = ReadingsOfAll()
         """Reads the steps if no thinner does."""
         self._limit = limit
         if limit is not None:
@@ -145,15 +145,14 @@ class RunRecorder:
             self.batches.note(noted)
         self.batches.keep(noted)
 
-    def _noted(self, one: RunStep | None = None) -> list[Reading]:
+    def _noted(self, one: RunStep | RepeatedSteps) -> list[Reading]:
         """Return the readings of the steps with events that were written last."""
         if self.thinner is not None:
             noted, self.thinner.noted = self.thinner.noted, []
             return noted
-        if one is None or one.step is None:
-            return []
-        reading = self._readings.of_step(one.step.index, one.events)
-        return [reading] if reading.importance else []
+        if isinstance(one, RepeatedSteps):
+            return self._readings.of_repeated(one)
+        return [] if one.step is None else self._readings.of_step(one.step.index, one.events)
 
     def _write_within(self, thinner: Thinner, one: RunStep) -> None:
         """Add a step for which there was no room, if need be without what takes most of it."""
@@ -242,7 +241,7 @@ class RunRecorder:
                 self._writer.add(REPEATED_STEPS, [steps])
             else:
                 self.thinner.repeat(steps)
-            noted = self._noted()
+            noted = self._noted(steps)
             self.batches.note(noted)
         self.batches.keep(noted)
 

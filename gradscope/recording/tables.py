@@ -224,7 +224,7 @@ def recording_of(
         cuts=records(CUTS),
         evidence=evidence,
         captured_steps=captured_steps,
-        untimed=tuple(range(one.first, one.first + len(one.choices)) for one in repetitions),
+        untimed=tuple(range(one.first, one.first + one.count) for one in repetitions),
     )
 
 

@@ -35,6 +35,16 @@ def fix_text(fix: Fix) -> str:
     return f"{safety}{mark}: {fix.verdict or 'the edited program was not run'}"
 
 
+def fix_lines(fix: Fix | None) -> Iterator[str]:
+    """Yield the result of a fix, and the lines that it changes."""
+    if fix is None:
+        return
+    yield f"fix, {fix_text(fix)}"
+    for line in fix.diff.split("\n"):
+        if line.startswith(("+", "-")) and not line.startswith(("+++", "---")):
+            yield line
+
+
 def found_text(report: Report) -> str:
     """Return `2 errors, 1 warning`; empty without findings."""
     return ", ".join(level_counts(report.findings))

@@ -318,7 +318,14 @@ def together(reports: Sequence[Report]) -> CheckResult:
         command=reports[0].command,
         targets=tuple(
             target_result(
-                report.target.name, [Run(recording=report.recording, verdict=report.rules)]
+                report.target.name,
+                # Fixes are with the report's findings alone.
+                [
+                    Run(
+                        recording=report.recording,
+                        verdict=replace(report.rules, findings=report.findings),
+                    )
+                ],
             )
             for report in reports
         ),

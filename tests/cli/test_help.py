@@ -6,12 +6,12 @@ import shlex
 import pytest
 from typer.testing import CliRunner
 
-from gradscope.cli.app import COMMANDS, app
-from gradscope.cli.run.command import run
+from gradscope.cli.app import app
+from gradscope.cli.program import COMMANDS, function_of, program_for
 from gradscope.cli.shell.examples import EXAMPLES
 from gradscope.cli.shell.help import COMMAND_GROUPS, entries_of
 
-FUNCTIONS = {**{name: function for name, function, _ in COMMANDS}, "run": run}
+FUNCTIONS = {name: function_of(name) for name in COMMANDS}
 
 
 @pytest.fixture
@@ -76,3 +76,17 @@ def test_choices_and_defaults_are_told_once(page):
     assert text.count("One of full, concise, json, jsonl") == 1
     assert text.count("Environment: GRADSCOPE_OUTPUT_FORMAT.") == 1
     assert "Default: Default" not in text
+
+
+@pytest.mark.parametrize(
+    ("line", "loaded"),
+    [
+        (["rule", "GS101"], ["rule"]),
+        (["run", "train.py"], ["run"]),
+        (["ruel"], list(COMMANDS)),
+        (["--version"], list(COMMANDS)),
+        ([], list(COMMANDS)),
+    ],
+)
+def test_a_line_that_begins_with_a_command_loads_no_other(line, loaded):
+    assert [command.name for command in program_for(line).registered_commands] == loaded

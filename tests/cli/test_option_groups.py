@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gradscope.cli.app import _typed
 from gradscope.cli.options import with_groups
+from gradscope.cli.program import _typed
 from gradscope.options.declaration import Argument, Option, Overrides
 
 

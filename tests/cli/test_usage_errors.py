@@ -14,6 +14,13 @@ from gradscope.launch.program import Program, check_program
         (["inspct"], "no such command 'inspct'. Did you mean 'inspect'?", "gradscope -h"),
         (["inspect", "x.py", "--overfitt"], "no such option: --overfitt", "gradscope inspect -h"),
         (["inspect", "x.py", "--steps", "-1"], "invalid value for '--steps'", "gradscope inspect"),
+        (
+            ["report", "x", "--step", "last"],
+            "invalid value for '--step': a whole number is needed",
+            "",
+        ),
+        (["inspect", "x.py", "--steps", "-1"], "invalid value for '--steps': at least 0 is", ""),
+        (["help", "run"], "no such command 'help'", "gradscope COMMAND -h"),
         (["export", "x.gradscope"], "missing option '--to'", "gradscope export -h"),
         (["export", "x", "--to", "csvv"], "invalid value for '--to': 'csvv'", "gradscope export"),
         (["run", "--lr", "3", "train.py"], "no such option: --lr", "gradscope run -h"),

@@ -106,16 +106,23 @@ def test_numbers_beyond_32_bits_are_infinite_and_no_error(curves):
     assert [found[tag][0][2] for tag in ("large", "small", "minus")] == [math.inf, 0.0, -math.inf]
 
 
-def test_steps_with_many_values_and_many_steps_are_all_there(curves):
-    steps = [
+@pytest.mark.parametrize(
+    ("tags", "steps"),
+    [(300, 20), (20, 1_000), pytest.param(300, 1_000, marks=pytest.mark.nightly)],
+)
+def test_steps_with_many_values_and_many_steps_are_all_there(tags, steps, curves):
+    scalars_of_steps = [
         Scalars(
-            step, step / 2, tuple((f"tag/{position}", position + step) for position in range(300))
+            step, step / 2, tuple((f"tag/{position}", position + step) for position in range(tags))
         )
-        for step in range(0, 2_000, 2)
+        for step in range(0, 2 * steps, 2)
     ]
-    found = curves(steps)
-    assert len(found) == 300
-    assert found["tag/299"] == [(step, step / 2, 299 + step) for step in range(0, 2_000, 2)]
+    found = curves(scalars_of_steps)
+    assert len(found) == tags
+    last = tags - 1
+    assert found[f"tag/{last}"] == [
+        (step, step / 2, last + step) for step in range(0, 2 * steps, 2)
+    ]
 
 
 @settings(deadline=None)

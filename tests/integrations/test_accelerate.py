@@ -154,6 +154,7 @@ for x in data:
 """
 
 
+@pytest.mark.nightly  # as the launchers of ranks elsewhere
 @pytest.mark.slow
 def test_launcher_runs_a_script_under_gradscope(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -123,9 +123,9 @@ def test_layers_are_compared_on_one_scale_with_what_is_broken_or_missing():
     values = {0: 1.0, 1: 1e-4, 2: math.nan, 3: 0.0, 4: None}
     recording = network(3, lambda step, block: values[block], blocks=5)
     lines = lines_of(run_of(recording), height=30)
-    assert line_of(lines, "layers") == "layers  gradient norms of step 2, ▁ 1.00e-4 to █ 1.00"
+    assert line_of(lines, "layers") == "layers  gradient norms of step 2, ▁ 0.000100 to █ 1.00"
     assert [line.split()[2:] for line in lines if " Block" in line] == [
-        ["█", "1.00"], ["▁", "1.00e-4"], ["!", "nan"], ["0", "0"], ["—"],
+        ["█", "1.00"], ["▁", "0.000100"], ["!", "nan"], ["0", "0"], ["—"],
     ]  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def same(left, right) -> bool:
     if isinstance(left, tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if dataclasses.is_dataclass(left):
-        fields = [field.name for field in dataclasses.fields(left)]
+        fields = [field.name for field in dataclasses.fields(left) if field.compare]
         return all(same(getattr(left, name), getattr(right, name)) for name in fields)
     return left == right
 

@@ -196,6 +196,15 @@ def repeating(first, count, source=0):
     )
 
 
+def test_it_is_known_which_steps_repeat_others_and_were_not_timed(tmp_path):
+    recorder = recorder_at(tmp_path / "run.gradscope", None)
+    recorder.add(run_step(0, 1.0, 1.0))
+    recorder.repeat(repeating(1, 3))
+    recorder.add(run_step(4, 1.0, 1.0))
+    recorder.close()
+    assert load_recording(tmp_path / "run.gradscope").untimed == (range(1, 4),)
+
+
 def repeated_run(path, room):
     """Every 90 steps, one is recorded in full, and the others repeat it or a much earlier one."""
     recorder = recorder_at(path, room)
@@ -262,8 +271,13 @@ def test_captured_steps_are_thinned_out_but_for_those_that_others_repeat(tmp_pat
             one = dataclasses.replace(one, captured_steps=looks)
         recorder.add(one)
     recorder.close()
-    kept = load_recording(path).captured_steps
+    whole = load_recording(path)
+    kept = whole.captured_steps
     assert len(kept) <= ROOM.captured
+    # The file is far below its limit: that is not why they were dropped.
+    assert path.stat().st_size < ROOM.limit / 2
+    dropped = dropped_text(training_run(whole))
+    assert dropped == f"{40 - len(kept)} captured steps; --keep all keeps everything"
     assert kept[0].step == 0 and kept[-1].step >= 600
     assert [one.same_as for one in kept] == [None, *[0] * (len(kept) - 1)]
     assert all(one.recording.parameters == captured.parameters for one in kept)

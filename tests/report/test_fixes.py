@@ -2,22 +2,27 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
+from lxml import html
 from rich.console import Console
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.fixes.proposing import Proposals
 from gradscope.report.fixes import render_fixes
+from gradscope.report.formats.concise import concise_findings
+from gradscope.report.inspection import inspection_document
 from gradscope.report.render import render
 from tests.report.ci.test_sarif import SCHEMA
 from tests.rules.inspecting import report_of_file
 
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "loss_broadcast.py"
 ADDED = "+    return ((output.squeeze(-1) - target) ** 2).mean()  # GS702"
+REMOVED = "-    return ((output - target) ** 2).mean()  # GS702"
 VERDICT = "GS702 gone, gradient norm 0.331 -> 1.11, no new finding"
 
 
@@ -33,7 +38,7 @@ def fixed_report():
     (proposal,) = proposals.of(found.findings)
     fix = replace(proposals.fix(proposal, proposal.candidates[0]), verified=True, verdict=VERDICT)
     findings = (replace(proposal.finding, fix=fix),)
-    return replace(found, findings=findings, rules=replace(found.rules, findings=findings))
+    return replace(found, findings=findings)
 
 
 def rendered(report, form):
@@ -66,11 +71,20 @@ def test_markdown_and_page_show_the_diff(report):
     assert f"```diff\n--- a/{SAMPLE.relative_to(Path.cwd())}" in text and f"\n{ADDED}\n" in text
     page = rendered(report, "html")
     assert "fix, verified: GS702 gone" in page and 'class="copy"' in page
-    assert ADDED in page
+    (diff,) = html.fromstring(page).xpath("//figure[contains(@class, 'fix')]/pre")
+    assert diff.text_content() == report.findings[0].fix.diff
+    assert [line.text for line in diff.xpath("span[@class='added']")] == [ADDED]
+    assert [line.text[:3] for line in diff.xpath("span[@class='place']")] == ["---", "+++", "@@ "]
+
+
+def test_a_concise_finding_has_its_fix_in_lines_that_no_matcher_takes_for_findings(report):
+    found, *fix = concise_findings(inspection_document(report, ViewOptions(), 120))
+    assert re.match(r"\S+:26:\d+: error: GS702 ", found)
+    assert fix == [f"    {line}" for line in (f"fix, verified: {VERDICT}", REMOVED, ADDED)]
 
 
 def test_formats_of_ci_name_the_changed_lines(report):
-    for form in ("github", "junit"):
+    for form in ("github", "junit", "concise"):
         text = rendered(report, form)
         assert "fix, verified: GS702 gone" in text
         assert ".squeeze(-1)" in text

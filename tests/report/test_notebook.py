@@ -36,11 +36,12 @@ def test_many_findings_are_counted(found):
     assert "… 3 more" in lines
 
 
-def test_html_has_a_table_of_findings(found):
+def test_html_has_the_findings(found):
     html = found(message="<b>first</b> gets\x1b none")._repr_html_()
     assert "error GS201 gradient-cut" in html and "model.py:12" in html
     assert "&lt;b&gt;first&lt;/b&gt; gets\\x1b none" in html
     assert "Found 1 error: 1 rule ran." in html
+    assert "#d62728" in html, "the colour of errors"
 
 
 def test_nothing_is_said_where_no_rule_was_asked(report, found):

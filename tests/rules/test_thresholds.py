@@ -43,6 +43,7 @@ LEVELS = [
     ("dead-unit", "note_share", "share", "note", None, {"error_share": 2, "warning_share": 2}),
     ("dead-unit", "rows", "rows", "error", "note", {"error_share": 0.6}),
     ("dead-unit", "few_rows", "rows", "warning", None, {}),
+    ("dead-unit", "few_units", "units", "warning", "note", {}),
     ("loss-maximised", "least", "share_of_chance", "error", None, {}),
     ("path-cut", "calls", "states_cut", "error", None, {}),
     ("padding-in-loss", "share", "padding_share", "warning", None, {}),

@@ -50,7 +50,10 @@ _SHAPES = frozenset(
 _COPIES = frozenset({"new_tensor", "tensor"})
 """Calls whose result has no history, also where it requires grad itself."""
 
-_DETACHES = frozenset({"autograd.grad", "data", "detach", "detach_", *_COPIES})
+DEEP_COPY = "deepcopy"
+"""Name of the cut by `copy.deepcopy`."""
+
+_DETACHES = frozenset({"autograd.grad", "data", "detach", "detach_", DEEP_COPY, *_COPIES})
 
 _WITH_INDICES = frozenset(
     {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
@@ -297,13 +300,20 @@ def _name_of(func: Callable[..., object]) -> str:
         return DERIVATIVE
     name: str = getattr(func, "__name__", "")
     if name == "__get__":
-        return str(getattr(getattr(func, "__self__", None), "__name__", name))
+        name = str(getattr(getattr(func, "__self__", None), "__name__", name))
+        if name == "data" and _is_in_deepcopy():
+            return DEEP_COPY
     return name
+
+
+def _is_in_deepcopy() -> bool:
+    frame = _frame_of_call()
+    return frame is not None and frame.f_code.co_name == "__deepcopy__"
 
 
 def _frame_of_call() -> FrameType | None:
     """Return the frame that called the torch function being observed."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
     # The frame of the mode is between this function and the caller.
     while frame is not None and frame.f_code.co_name != "__torch_function__":
         frame = frame.f_back

@@ -16,7 +16,7 @@ from gradscope.capture.naming import NamedModel, dtype_name
 from gradscope.capture.source.cells import shown_file
 from gradscope.capture.source.definitions import Definitions, Registration
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.cuts import Cut, leaves_behind
+from gradscope.capture.step.cuts import DEEP_COPY, Cut, leaves_behind
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import VIEW_OPERATIONS, Edge, Graph
 from gradscope.recording.cut_record import CutRecord
@@ -280,13 +280,19 @@ class CutFinder:
     def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
         """Return the parameters that the cut stops, with the last line on each one's path."""
         found: dict[int, Line | None] = {}
-        for edge in cut.sources.values() if self._unreached else ():
+        explains = self._unreached and not self._copies_learning(cut)
+        for edge in cut.sources.values() if explains else ():
             line = None if edge.node is None else self._capture.line_of(edge.node)
             for leaf in leaves_behind(edge):
                 position = self._unreached.get(id(leaf))
                 if position is not None:
                     found.setdefault(position, line)
         return found
+
+    def _copies_learning(self, cut: Cut) -> bool:
+        """Return whether a copied model learns itself: then the copy is a target or a teacher."""
+        leaves = (edge.leaf for edge in cut.sources.values() if cut.operation == DEEP_COPY)
+        return any(leaf is not None and id(leaf) not in self._unreached for leaf in leaves)
 
     def reason(self, position: int) -> str | None:
         """Return the cut that keeps the gradient from a parameter, None if none is known to.
@@ -390,4 +396,4 @@ def _call(cut: Cut) -> str:
 def _position(line: Line | None) -> str:
     if line is None:
         return ""
-    return f" in line {line.number} of {Path(line.code.co_filename).name}"
+    return f" in line {line.number} of {Path(shown_file(line.code.co_filename)).name}"

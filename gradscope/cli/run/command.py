@@ -21,6 +21,7 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.plain_parser import misplaced_options
+from gradscope.cli.run.planned import RunPlanned
 from gradscope.cli.run.rank_launching import PlannedRanks, arguments_of_rank
 from gradscope.cli.running import settings_of, typed_command
 from gradscope.config.formats import OutputFormatOption
@@ -304,14 +305,6 @@ class PlainRun:
     program: Program
     is_checked: bool
     """Whether the user asked for `--check`."""
-
-
-class RunPlanned(Exception):  # noqa: N818 - it is no error
-    """Carries a planned run out of the parser, which would handle exceptions of the script."""
-
-    def __init__(self, run: PlannedRun | PlainRun | PlannedRanks) -> None:
-        super().__init__("run")
-        self.run = run
 
 
 @with_groups

@@ -13,6 +13,7 @@ _COMMANDS: Mapping[str, str] = {
     "diagnose": "gradscope inspect model.py",
     "diff": "gradscope compare before.gradscope after.gradscope",
     "explain": "gradscope rule CODE",
+    "help": "gradscope COMMAND -h",
     "html": "gradscope report run.gradscope -o run.html",
     "lint": "gradscope check model.py",
     "open": "gradscope report run.gradscope -o run.html --open",

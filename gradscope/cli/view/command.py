@@ -9,7 +9,7 @@ from gradscope.cli import options
 from gradscope.cli.errors import QUIET, VERBOSITY, show_note
 from gradscope.cli.options import with_groups
 from gradscope.cli.output import open_address, set_verbosity
-from gradscope.cli.rank_recordings import rank_files
+from gradscope.cli.rank_recordings import check_not_script, rank_files
 from gradscope.cli.running import settings_of
 from gradscope.cli.view.serving import serving
 from gradscope.errors import GradscopeError
@@ -57,6 +57,7 @@ def view(
     set_verbosity(quiet=quiet, verbose=False)
     paths = given or [Path()]
     for path in paths:
+        check_not_script(path)
         if not path.exists() and not rank_files(path):
             raise GradscopeError(
                 f"no such file or folder: {str(path)!r}", help="gradscope view FOLDER"

@@ -64,9 +64,10 @@ class CosineSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRecord:
-    """What a recording lacks because of its largest size, beside summarised steps."""
+    """What a recording lacks because it is bounded, beside summarised steps."""
 
     table: ClassVar[str] = "size_limit"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"is_full"})
     limit: int
     """Largest size in bytes."""
     captures: int
@@ -77,3 +78,7 @@ class LimitRecord:
     """Number of gradients that were not stored."""
     norms: int
     """Number of steps whose parameter norms were not stored."""
+    is_full: bool | None = None
+    """Whether the file came near its largest size. Otherwise there was more than is kept of any
+    long run. None if it is not known, in files of earlier versions.
+    """

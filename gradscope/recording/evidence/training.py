@@ -43,6 +43,7 @@ class OptimizerRecord:
     """An optimizer: the target's, or another one constructed while the target was loaded."""
 
     table: ClassVar[str] = "optimizer"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"maximizes"})
     index: int
     class_name: str
     family: OptimizerFamily
@@ -56,6 +57,8 @@ class OptimizerRecord:
     later: tuple[int, ...]
     """Parameters that were made after it."""
     stale: tuple[StaleTensor, ...]
+    maximizes: bool = False
+    """Whether a group makes its steps enlarge the loss."""
 
     @property
     def parameters(self) -> frozenset[int]:

@@ -199,3 +199,33 @@ class _Shape:
             if event.kind == "backward"
         )
         return cls(steps[-1] if steps else None, losses)
+
+
+_SOURCES = 1_000
+"""Number of steps that others may repeat whose events are in memory."""
+
+
+class ReadingsOfAll:
+    """Reads the steps of a run of which every one is kept: those with events matter."""
+
+    def __init__(self) -> None:
+        self._readings = Readings()
+        self._sources: dict[int, Sequence[EventRecord]] = {}
+        """By step: its events. The one that was repeated last comes last."""
+
+    def of_step(self, step: int, events: Sequence[EventRecord]) -> list[Reading]:
+        """Return the reading of a step that was recorded in full; nothing without an event."""
+        self._sources[step] = events
+        if len(self._sources) > _SOURCES:
+            del self._sources[next(iter(self._sources))]
+        reading = self._readings.of_step(step, events)
+        return [reading] if reading.importance else []
+
+    def of_repeated(self, one: RepeatedSteps) -> list[Reading]:
+        """Return the readings of the steps with events among those that repeat others."""
+        known = {step: self._sources.pop(step, None) for step in one.sources}
+        sources = {step: events for step, events in known.items() if events is not None}
+        self._sources.update(sources)
+        if len(sources) < len(known):
+            return []  # they were not repeated for long
+        return [found for found in self._readings.of_repeated(one, sources) if found.importance]

@@ -75,6 +75,8 @@ class Thinner:
         """First step that is not folded, and the one after the last."""
         self.is_tight = False
         """Whether there is room for events only."""
+        self._is_full = False
+        """Whether the file has come near its limit."""
         self.noted: list[Reading] = []
         """Readings of the steps with events since this list was emptied."""
         self.in_use: Callable[[], Set[int]] = frozenset
@@ -293,6 +295,7 @@ class Thinner:
 
     def _keep_less(self, share: float) -> None:
         while self._writer.size(is_used=True) > share * self._room.limit:
+            self._is_full = True
             smaller = self._room.smaller()
             if smaller is None:
                 return
@@ -320,6 +323,7 @@ class Thinner:
 
     def lack(self, *, captures: int = 0, gradients: int = 0, norms: int = 0) -> None:
         """Take note of what was not written because there was no room for it."""
+        self._is_full = True
         self._captures.skip(captures)
         self._lost_gradients += gradients
         self._lost_norms += norms
@@ -334,6 +338,7 @@ class Thinner:
             events=self._lost_events,
             gradients=self._lost_gradients,
             norms=self._lost_norms,
+            is_full=self._is_full,
         )
         lacking = found.captures + found.events + found.gradients + found.norms
         if lacking and found != self._told:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.phrasing import printable
-from gradscope.recording.finding import SEVERITIES, Fix, Severity, at_least
+from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording
 from gradscope.report.check.phrasing import seeds_text, when_text
 from gradscope.report.ci.locations import Placement, placement
-from gradscope.report.finding_phrasing import concerned_text, consequence_text, fix_text
+from gradscope.report.finding_phrasing import concerned_text, consequence_text, fix_lines
 from gradscope.rules.fingerprint import unique_fingerprints
 
 _FAILURE_LINES = 40
@@ -133,7 +133,7 @@ def _finding(
         f"seeds: {seeds}" if seeds else "",
         f"worse than the baseline allows: {item.worsened}" if item.worsened else "",
         f"explains: {consequences}" if consequences else "",
-        *_fix_lines(finding.fix),
+        *fix_lines(finding.fix),
     )
     return ReportedFinding(
         target=target,
@@ -145,16 +145,6 @@ def _finding(
         help=printable(finding.remedy),
         is_alone=is_alone,
     )
-
-
-def _fix_lines(fix: Fix | None) -> Iterator[str]:
-    """Yield the result of a fix, and the lines that it changes."""
-    if fix is None:
-        return
-    yield f"fix, {fix_text(fix)}"
-    for line in fix.diff.split("\n"):
-        if line.startswith(("+", "-")) and not line.startswith(("+++", "---")):
-            yield line
 
 
 def _identity(*parts: str) -> str:

@@ -20,6 +20,7 @@ from gradscope.report.document import (
     findings_in,
     plain,
 )
+from gradscope.report.finding_phrasing import fix_lines
 from gradscope.report.page import in_ascii
 
 _SAID = ("measured", "explains")
@@ -42,10 +43,12 @@ def render_concise(document: Document, details: Iterable[str] | None = None) -> 
 
 
 def concise_findings(document: Document) -> list[str]:
-    """Return a line a finding, and how many are left out."""
-    lines = []
+    """Return a line a finding, the lines that a fix changes below it, and how many are left out."""
+    lines: list[str] = []
     for block in findings_in(document):
-        lines += [finding_line(one) for one in block.found]
+        for one in block.found:
+            lines.append(finding_line(one))
+            lines += (f"    {printable(line)}" for line in fix_lines(one.fix))
         lines += map(plain, block.more)
     return lines
 

@@ -34,6 +34,7 @@ from gradscope.report.strips import Scale
 _WIDTH = 100
 _COLOR, _BROKEN = "#3a87c8", "#d62728"
 """Colours that are readable on light and dark pages."""
+_LEVELS = {"error": "#d62728", "warning": "#c98a00", "note": "#3a87c8"}
 _LEAST = 0.06
 """Height of the lowest column of a chart."""
 _BOLD = ("strong", "bad", "error", "warning", "note")
@@ -109,18 +110,23 @@ def _prose(text: str) -> str:
 def _findings(findings: Findings) -> Iterator[str]:
     if text := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
         yield f"<p>{_html(text)}</p>"
-    rows = [_finding(one) for one in findings.found]
-    rows += [(_inline(line), "", "", "", "") for line in findings.more]
-    if rows:
-        yield _rows(("finding", "", "line", "", "help"), rows)
+    yield from map(_finding, findings.found)
+    yield from (f"<p>{_inline(line)}</p>" for line in findings.more)
 
 
-def _finding(one: FindingBlock) -> tuple[str, ...]:
+def _finding(one: FindingBlock) -> str:
+    """Return a finding below its title, with a bar of its level's colour at the left."""
     standing = f"{_html(one.standing)}: " if one.standing else ""
     title = f"{standing}<b>{_html(f'{one.severity} {one.rule} {one.name}')}</b>"
-    details = "<br>".join(f"{_html(fact.name)}: {_inline(fact.line)}" for fact in one.details)
+    at = f" <code>{_html(one.location)}</code>" if one.location else ""
     code = "".join(_code(snippet) for snippet in one.snippets[:1] if snippet.lines)
-    return title, _prose(one.message) + code, _html(one.location), details, _prose(one.remedy)
+    lines = [f"{_html(fact.name)}: {_inline(fact.line)}" for fact in one.details]
+    lines.append(f"<b>help</b>: {_prose(one.remedy)}")
+    return (
+        f'<div style="border-left:4px solid {_LEVELS[one.severity]};padding:.1em .8em;'
+        f'margin:.6em 0"><div>{title}{at}</div><div>{_prose(one.message)}</div>'
+        f"{code}<div>{'<br>'.join(lines)}</div></div>"
+    )
 
 
 def _code(snippet: Snippet) -> str:
@@ -129,7 +135,8 @@ def _code(snippet: Snippet) -> str:
     for line in snippet.lines:
         text = f"{line.number:>4}  {_html(line.text)}"
         lines.append(f"<b>{text}</b>" if any(one.is_cause for one in line.labels) else text)
-    return f"<pre>{chr(10).join(lines)}</pre>"
+    style = "margin:.4em 0;overflow-x:auto;white-space:pre"
+    return f'<pre style="{style}">{chr(10).join(lines)}</pre>'
 
 
 def _strips(block: Strips) -> str:

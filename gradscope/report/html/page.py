@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Literal
@@ -166,6 +167,23 @@ def unbroken(text: str) -> Markup:
 def _rendered(
     template: str, scripts: Sequence[str], served: Served | None, **values: object
 ) -> str:
+    styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=_policy(scripts, is_served=served is not None),
+            style=Markup(_own("css", styles)),
+            scripts=[Markup(script) for script in scripts],
+            served=served,
+            **values,
+        )
+    )
+    return text.rstrip("\n")
+
+
+@cache  # it keeps the compiled templates: to compile them takes longer than to render a page
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("gradscope.report.html"),
         autoescape=True,
@@ -174,17 +192,10 @@ def _rendered(
         lstrip_blocks=True,
     )
     environment.filters["plain"] = plain
+    environment.filters["diff_mark"] = diff_mark
     environment.filters["unbroken"] = unbroken
     environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
-    styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
-    text = environment.get_template(template).render(
-        policy=_policy(scripts, is_served=served is not None),
-        style=Markup(_own("css", styles)),
-        scripts=[Markup(script) for script in scripts],
-        served=served,
-        **values,
-    )
-    return text.rstrip("\n")
+    return environment
 
 
 def embedded_json(value: Json) -> str:
@@ -235,6 +246,13 @@ def _policy(scripts: Sequence[str], *, is_served: bool) -> str:
         "form-action 'none'",
     )
     return "; ".join(rules)
+
+
+def diff_mark(line: str) -> str:
+    """Return the class of a line of a unified diff: `added`, `removed`, `place` or `same`."""
+    if line.startswith(("+++", "---", "@@")):
+        return "place"
+    return {"+": "added", "-": "removed"}.get(line[:1], "same")
 
 
 SIZE_BUDGET = 2_900_000

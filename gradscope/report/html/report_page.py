@@ -208,7 +208,7 @@ def _caption(others: int, file: str) -> str:
     if others <= 0:
         return text
     shown = counted(others, "more captured step")
-    return f"{text} Use gradscope report {file} --step N for {shown}."
+    return f"{text} Use gradscope report {file or 'RECORDING'} --step N for {shown}."
 
 
 _NO_OTHER_CONTROLS = "report this recording alone to see them"

@@ -214,9 +214,9 @@ def kept_text(run: TrainingRun) -> str:
 
 
 def file_word(recording: Recording) -> str:
-    """Return the file of a recording as a word of a command; `RECORDING` if there is none."""
+    """Return the file of a recording as a word of a command; empty if there is none."""
     if not recording.file:
-        return "RECORDING"
+        return ""
     file = PurePath(recording.file)
     root = recording.target.root
     is_below = bool(root) and file.is_relative_to(root)
@@ -230,12 +230,12 @@ def kept_batches_text(batches: Sequence[KeptBatch], file: str) -> str:
     last = batches[-1].step
     return (
         f"{steps_text(one.step for one in batches)} stored, may contain private data: gradscope "
-        f"inspect TARGET --batch {file}:step={last}"
+        f"inspect TARGET --batch {file or 'RECORDING'}:step={last}"
     )
 
 
 def dropped_text(run: TrainingRun) -> str:
-    """Return what was dropped because of the largest size of the recording; empty for nothing."""
+    """Return what was dropped because the recording is bounded; empty for nothing."""
     limit = run.limit
     if limit is None:
         return ""
@@ -246,7 +246,9 @@ def dropped_text(run: TrainingRun) -> str:
         f"the norms of {counted(limit.norms, 'step')}" if limit.norms else "",
     ]
     named = ", ".join(part for part in parts if part)
-    return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+    if limit.is_full:
+        return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+    return f"{named}; --keep all keeps everything"
 
 
 def captured_steps_text(run: TrainingRun, file: str) -> str:
@@ -254,6 +256,8 @@ def captured_steps_text(run: TrainingRun, file: str) -> str:
     if not run.captured_steps:
         return ""
     steps = steps_text(row.step for row in run.captured_steps)
+    if not file:
+        return steps
     # The end of a script leaves its last step without a backward pass.
     measured = [row for row in run.captured_steps if row.tensors] or run.captured_steps
     return f"{steps}: gradscope report {file} --step {measured[-1].step}"

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
-from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
+from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.affected_windows import most_common
 from gradscope.rules.rule import Rule
+
+_MOST = 0.9
+"""Share of the steps of other optimizers. Chosen: the first one finds no gradients to erase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,8 @@ class BackwardWithoutStep(Rule):
         Over the whole run: there is an optimizer and no step, and at least `passes` backward calls,
         or gradients that no step has used are zeroed `zeroed_passes` times. Or an optimizer has
         made no step in a run of at least `steps`, and its parameters, which no other one trains,
-        have a gradient in nearly all of them.
+        have a gradient in nearly all of them, or its `zero_grad()` erases gradients that no step
+        has used before nearly all of them.
 
     How to fix it:
         Call `step()` of every optimizer after its backward.
@@ -105,7 +109,10 @@ class BackwardWithoutStep(Rule):
         for step, parameter, norm in zip(*columns, strict=True):
             if norm and not norm < 0:
                 reached.setdefault(parameter, set()).add(step)
-        always = [index for index in own if len(reached.get(index, ())) >= 0.9 * len(steps)]
+        always = [index for index in own if len(reached.get(index, ())) >= _MOST * len(steps)]
+        zeroed = _steps_that_zero_unused(context, series)
+        if not always and len(zeroed) >= _MOST * len(steps):
+            always = own
         if len(steps) < self.steps or not always or series.record is None:
             return
         yield self.finding(
@@ -121,7 +128,20 @@ class BackwardWithoutStep(Rule):
                 "steps_of_others": len(steps),
                 "parameters_with_gradient": len(always),
                 "parameters": len(series.parameters),
+                "gradients_zeroed_unused": len(zeroed),
             },
             count=len(always),
             step=min(steps),
         )
+
+
+def _steps_that_zero_unused(context: RuleContext, series: Series) -> set[int]:
+    """Return the steps before which an optimizer erases gradients that no step has used."""
+    windows = context.shared(Windows)
+    return {
+        event.step
+        for event in only(ZeroEvent, windows.events)
+        if event.optimizer is not None
+        and windows.optimizers[event.optimizer] is series.record
+        and event.unspent
+    }

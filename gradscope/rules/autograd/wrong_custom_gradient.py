@@ -10,8 +10,9 @@ from gradscope.analysis.model_parts import named
 from gradscope.analysis.reach import (
     Reach,
 )
+from gradscope.analysis.windows import Windows
 from gradscope.phrasing import counted, short, times_text
-from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, event_of, only
+from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
@@ -128,7 +129,7 @@ class WrongCustomGradient(Rule):
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every hook that a run registers again and again."""
-        for hooks in only(GradientHooksEvent, map(event_of, context.recording.events)):
+        for hooks in only(GradientHooksEvent, context.shared(Windows).events):
             context.measured(self.code, "hooks", hooks.hooks, self.least_hooks, site=hooks.site)
             if hooks.hooks < self.least_hooks or hooks.times < self.least_growths:
                 continue
@@ -150,7 +151,7 @@ class WrongCustomGradient(Rule):
                 step=hooks.step,
             )
 
-        for signs in only(OneSignedHookEvent, map(event_of, context.recording.events)):
+        for signs in only(OneSignedHookEvent, context.shared(Windows).events):
             yield from self._of_one_sign(context, signs)
 
     def _of_one_sign(self, context: RuleContext, signs: OneSignedHookEvent) -> Iterator[Finding]:

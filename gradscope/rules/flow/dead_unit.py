@@ -29,7 +29,9 @@ class DeadUnit(Rule):
         feature, or a channel of a convolution) is inactive if its derivative is 0 in every row,
         that is, for every sample and position, in every call of the layer. The share of inactive
         units in a layer is compared with the limits. With no activity in N rows, a unit may still
-        be active in 3/N of them (95 % bound): fewer than 64 rows give no more than a note.
+        be active in 3/N of them (95 % bound): fewer than 64 rows give no more than a note. Layers
+        whose output is also used before the activation, as by the skip connection of a
+        pre-activation block, get gradients there and are not judged.
 
     How to fix it:
         Lower the learning rate if the units died in training. At the start, normalise the inputs,
@@ -66,6 +68,10 @@ class DeadUnit(Rule):
     samples: int = 4
     """Number of samples below which a finding is only a note: the rows of one sample are similar.
     """
+    few_units: int = 16
+    """Number of units below which a layer that keeps some of them gives only a note: in a layer of
+    4, chance decides whether 2 or 3 are inactive.
+    """
     few_rows: int = 8
     """Number of rows below which no layer is judged: half of all units are inactive in a single
     row.
@@ -80,9 +86,10 @@ class DeadUnit(Rule):
         by_line: dict[int | None, list[UnitRecord]] = {}
         for record in context.recording.evidence_of(UnitRecord):
             node = context.recording.nodes[record.tensors[0].node]
-            if is_in_model(context, node):
-                self._measure(context, record, line_of(context, node))
-            if self._severity(record) is not None and is_in_model(context, node):
+            if not is_in_model(context, node) or _is_bypassed(context, record):
+                continue
+            self._measure(context, record, line_of(context, node))
+            if self._severity(record) is not None:
                 by_line.setdefault(line_of(context, node), []).append(record)
         for site, records in by_line.items():
             yield self._finding(context, site, records)
@@ -106,7 +113,7 @@ class DeadUnit(Rule):
             return "note" if share >= self.error_share else None
         if share >= self.error_share:
             return "error"
-        if share >= self.warning_share:
+        if share >= self.warning_share and record.units >= self.few_units:
             return "warning"
         return "note" if share >= self.note_share else None
 
@@ -136,6 +143,30 @@ class DeadUnit(Rule):
             count=len(records),
             caused_by=_causes(worst, severity),
         )
+
+
+def _is_bypassed(context: RuleContext, record: UnitRecord) -> bool:
+    """Return whether a layer's output is used aside from the activation, in any of the calls.
+
+    The nodes between the activation and the layer are those of the shortest path.
+    """
+    leaves = frozenset(context.parameter_nodes.get(index) for index in record.parameters)
+    return any(_has_other_users(context, tensor.node, leaves) for tensor in record.tensors)
+
+
+def _has_other_users(context: RuleContext, activation: int, leaves: frozenset[int | None]) -> bool:
+    users = {activation: activation}
+    for node in (one.index for one in context.behind([activation])):
+        inputs = [ref.node for ref in context.successors.get(node, ())]
+        for one in inputs:
+            users.setdefault(one, node)
+        if leaves.intersection(inputs):
+            while node != activation:
+                if len(context.users.get(node, ())) > 1:
+                    return True
+                node = users[node]
+            return False
+    return False
 
 
 def _causes(worst: UnitRecord, severity: Severity | None) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The terms of the loss with their signs: what a step makes smaller, and what larger."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -40,6 +41,8 @@ ERRORS = frozenset(
 )
 """Loss functions that are 0 where the prediction is right, and larger elsewhere."""
 
+_LIKELIHOODS = ("log-likelihood", "lower surrogate")
+
 TermKind = Literal["error", "distance", "log-likelihood", "lower surrogate", "other"]
 
 
@@ -65,22 +68,27 @@ def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
         for one in context.recording.evidence_of(ComparisonRecord)
         if one.operation in ERRORS
     }
-    waiting = [_Reached(node, 1, None) for node in context.first.nodes if node.depth == 0]
+    waiting = [_Reached(node, 1, None, False) for node in context.first.nodes if node.depth == 0]
     seen = {(one.node.index, one.sign) for one in waiting}
     while waiting:
-        node, sign, flip = waiting.pop()
+        node, sign, flip, is_weighed = waiting.pop()
         inputs = _inputs(context, node.index)
         error = errors.get(node.index)
-        is_error = error is not None and _lowest(stats, node.index) >= 0
+        # With two inputs, two outputs of the model are compared, which may be meant to part.
+        is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
         kind = "error" if is_error else _kind(context, stats, node)
         signs = _signs(stats, node, inputs) if kind == "other" else ()
         if not signs:
-            yield SignedTerm(node, sign if inputs else 0, kind, error, flip)
+            is_unknown = not inputs or (is_weighed and kind in _LIKELIHOODS)
+            yield SignedTerm(node, 0 if is_unknown else sign, kind, error, flip)
+        is_weighed |= node.operation == "MulBackward0" and not _is_scaled(stats, node, inputs)
         for one, factor in zip(inputs, signs, strict=False):
             if (one, sign * factor) not in seen:
                 seen.add((one, sign * factor))
                 flipped = node if factor < 0 else flip
-                waiting.append(_Reached(context.recording.nodes[one], sign * factor, flipped))
+                waiting.append(
+                    _Reached(context.recording.nodes[one], sign * factor, flipped, is_weighed)
+                )
 
 
 class _Reached(NamedTuple):
@@ -89,6 +97,19 @@ class _Reached(NamedTuple):
     node: NodeRecord
     sign: int
     flip: NodeRecord | None
+    is_weighed: bool
+    """Whether factors that differ may be costs, whose likelihood is to become smaller."""
+
+
+def _is_scaled(stats: dict[TensorRef, ForwardStat], product: NodeRecord, inputs: list[int]) -> bool:
+    """Return whether all elements of an input got the same factor, as far as their range tells."""
+    made = stats.get(TensorRef(node=product.index, slot=0))
+    given = stats.get(TensorRef(node=inputs[0], slot=0)) if len(inputs) == 1 else None
+    if made is None or given is None or given.numel == 1 or not given.norm:
+        return False
+    factor = made.norm / given.norm
+    ends = ((given.minimum, made.minimum), (given.maximum, made.maximum))
+    return all(math.isclose(factor * before, after, rel_tol=1e-4) for before, after in ends)
 
 
 def _signs(
@@ -102,8 +123,8 @@ def _signs(
     if node.operation == "SubBackward0" and len(inputs) == 2:
         return (1, -1)  # with one, the recording does not tell which of the two it is
     if node.operation in _WEIGHED and len(inputs) == 1:
-        factor = _sign(stats, node.index) * _sign(stats, inputs[0])
-        return (factor,) if factor else ()
+        is_positive = _sign(stats, node.index) * _sign(stats, inputs[0]) > 0
+        return (1,) if is_positive else ()  # a negative factor may be a reward
     return ()
 
 

@@ -45,7 +45,10 @@ class LossMaximised(Rule):
         least one error enters with a minus, and no term with a plus or an unknown sign. Layers of
         the model must be trained, by a single optimizer, and in a run by a single backward. A
         classifier must not be better than chance at first: its cross-entropy is at least `least` of
-        ln(C).
+        ln(C). Two outputs of the model may be meant to part. Outside of runs, so may what a
+        generator gets from its discriminator: losses of two classes are left alone there.
+        Log-likelihoods may be weighed by costs, and are left alone unless all have the same factor.
+        An optimizer with `maximize=True` is meant to enlarge the loss.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -73,9 +76,13 @@ class LossMaximised(Rule):
             return "no backward was recorded"
         if not context.shared(forward_stats):
             return "the values of the forward were not measured"
-        if len(context.recording.evidence_of(OptimizerRecord)) > 1:
+        optimizers, run = context.recording.evidence_of(OptimizerRecord), context.run
+        if len(optimizers) > 1:
             return "several optimizers may oppose each other"
-        run = context.run
+        if any(one.maximizes for one in optimizers):
+            return "the optimizer maximises the loss"
+        if run is not None and not optimizers:
+            return "the weights are changed without an optimizer"
         if run is not None and not (run.is_only_loss and run.is_stepped):
             return "several backward passes may oppose each other"
         return None
@@ -87,6 +94,8 @@ class LossMaximised(Rule):
         if not errors or not all(_makes_worse(one) for one in terms):
             return
         errors = [one for one in errors if _is_trained(context, one)]
+        if context.run is None and any(_may_be_adversarial(one) for one in errors):
+            return
         shares = [self._share_of_chance(context, one) for one in errors]
         if not errors or any(share is not None and share < self.least for share in shares):
             return
@@ -121,6 +130,13 @@ def _makes_worse(term: SignedTerm) -> bool:
     if term.kind in ("log-likelihood", "lower surrogate"):
         return term.sign > 0
     return term.sign < 0
+
+
+def _may_be_adversarial(term: SignedTerm) -> bool:
+    """Return whether a generator may enlarge a term, which is about two classes: real or not."""
+    comparison = term.comparison
+    is_binary = comparison is not None and comparison.operation.startswith("binary_cross_entropy")
+    return is_binary or term.node.operation == "LogSigmoidBackward0"
 
 
 def _is_trained(context: RuleContext, term: SignedTerm) -> bool:

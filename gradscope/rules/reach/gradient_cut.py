@@ -184,6 +184,11 @@ def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
             "move it out of `no_grad`; or, if it should not learn, freeze it with "
             "`requires_grad_(False)` and remove it from the optimizer"
         )
+    if stop.cut.operation == "deepcopy":
+        return (
+            "compute with the module itself; `torch.func.functional_call` runs it with changed "
+            "weights and keeps their history"
+        )
     if stop.cut.operation in _COPIES:
         return f"use the tensor as it is: {_call(stop)} makes a new leaf without history"
     went_out = stop.cut.taken_out and stop.cut.kind == "detach" and not stop.cut.joins

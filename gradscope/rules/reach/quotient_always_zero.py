@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.windows import Windows
 from gradscope.phrasing import short
-from gradscope.recording.events import ZeroQuotientEvent, event_of, only
+from gradscope.recording.events import ZeroQuotientEvent, only
 from gradscope.recording.evidence.forward import ZeroQuotientRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -58,7 +59,7 @@ class QuotientAlwaysZero(Rule):
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of a run that divides so."""
-        for event in only(ZeroQuotientEvent, map(event_of, context.recording.events)):
+        for event in only(ZeroQuotientEvent, context.shared(Windows).events):
             divisor, largest = event.divisor or 0.0, event.largest or 0.0
             context.measured(self.code, "largest", largest, self.near * divisor, site=event.site)
             if largest >= self.near * divisor:

@@ -1,5 +1,6 @@
 """GS203: parameters that nothing of the loss depends on."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -40,9 +41,11 @@ class UnusedParameter(Rule):
         The level says how certain the mistake is. It is a warning if a module runs and the loss
         does not use it, and for a single parameter. It is a note if the module was never called, if
         the optimizer does not hold it, if an installed library made it, which may compute more than
-        this loss uses, and for a last bias that the loss's derivatives do not depend on. It is an
-        error if nothing else learns, or if the forward assigns the module's output to a variable
-        that the next assignment overwrites, or a loop assigns the loss so.
+        this loss uses, and for a last bias that the loss's derivatives do not depend on. It is a
+        note, too, for the rest of a model of which only some layers are used: by calls of these
+        layers, or by hooks while a statement calls the model and drops the result. It is an error
+        if nothing else learns, or if the forward assigns the module's output to a variable that the
+        next assignment overwrites, or a loop assigns the loss so.
 
         The finding points to the loss. If no returned value depends on the module either, it points
         to the module's call, whose output the forward drops, or to the line that overwrites it.
@@ -240,7 +243,12 @@ def _related(reach: Reach, parts: list[Part], *, runs: bool) -> Iterator[Related
 def _severity(reach: Reach, parts: list[Part], *, runs: bool, is_replaced: bool) -> Severity:
     if is_replaced or not reach.learning:
         return "error"
-    if not runs and all(part.module is not None or _is_constant(reach, part) for part in parts):
+    if not runs and all(
+        part.module is not None or _is_constant(reach, part) or _is_of_borrowed_model(reach, part)
+        for part in parts
+    ):
+        return "note"
+    if runs and all(_is_of_dropped_call(reach, part) for part in parts):
         return "note"
     held = reach.is_held([parameter for part in parts for parameter in part.parameters])
     return "note" if held is False or all(_is_library(reach, p) for p in parts) else "warning"
@@ -256,6 +264,40 @@ def _is_constant(reach: Reach, part: Part) -> bool:
     others = (p for p in reach.recording.parameters if p.module == parameter.module)
     learns = any(other.index in reach.learning for other in others)
     return learns and len(parameter.shape.dims) == 1 and parameter.name.endswith("bias")
+
+
+def _is_of_borrowed_model(reach: Reach, part: Part) -> bool:
+    """Return whether a parameter is of a model that is not called, but whose layers another uses.
+
+    What is left of it is for another task, as the class token in masked pre-training.
+    """
+    owner = _parent(reach.indexed, part)
+    called = {call.module for call in reach.recording.calls}
+    if owner is None or owner in called:
+        return False
+    around = set(reach.subtrees.lineage(owner)) - {owner}
+    layers = {module for module in called if owner in reach.subtrees.lineage(module)}
+    return bool(layers) and not around.isdisjoint(called)
+
+
+_DROPPED = re.compile(r"(_\s*=\s*)?(?!return\b|yield\b|await\b)[\w.]+\(.*\)")
+"""A call whose result is not used."""
+
+
+def _is_of_dropped_call(reach: Reach, part: Part) -> bool:
+    """Return whether a statement calls a model around a part, and drops the result.
+
+    Where other parts of that model learn, it is called for what hooks take from inside of it.
+    """
+    around = set(reach.subtrees.lineage(part.module)) if part.module is not None else set()
+    for call in reach.recording.calls:
+        site = reach.indexed.site(call.site)
+        if call.module not in around or site is None or not _DROPPED.fullmatch(site.source.strip()):
+            continue
+        learning = (reach.recording.parameters[index].module for index in reach.learning)
+        if any(call.module in reach.subtrees.lineage(m) for m in learning if m is not None):
+            return True
+    return False
 
 
 def _is_library(reach: Reach, part: Part) -> bool:

@@ -9,7 +9,11 @@ import jsonschema
 import pytest
 
 from gradscope.recording.records import ParameterStat
+from gradscope.recording.store import load_recording, save_recording
+from gradscope.report.run.phrasing import captured_steps_text, file_word
 from gradscope.session.report import Report
+from tests.report.html.charts.loops import report_of
+from tests.report.html.test_captured_tabs import captured_at
 from tests.report.run.conftest import (
     accumulation,
     adversarial,
@@ -247,3 +251,27 @@ def test_concise_tells_pictures_and_ends_with_the_run():
     assert pictures[0].startswith("AdamW(lr=0.1): (forward -> backward) x4 -> unscale")
     assert pictures[1].endswith("(1 step, first 11)")
     assert last.startswith("12 steps in 1.17 s, loss 8.00 -> ")
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("", "steps 0-1"),
+        ("train.gradscope", "steps 0-1: gradscope report train.gradscope --step 1"),
+        ("/work/my runs/a.gradscope", "steps 0-1: gradscope report 'my runs/a.gradscope' --step 1"),
+        ("/tmp/a.gradscope", "steps 0-1: gradscope report /tmp/a.gradscope --step 1"),
+    ],
+)
+def test_the_command_for_captured_steps_names_the_file(file, told):
+    recording = captured_at(0, 1)
+    found = replace(recording, file=file, target=replace(recording.target, root="/work"))
+    report = report_of(found)
+    assert captured_steps_text(report.training_run, file_word(found)) == told
+
+
+def test_a_recording_knows_its_file_which_is_no_part_of_it(tmp_path):
+    path = tmp_path / "run.gradscope"
+    save_recording(accumulation(), path)
+    found = load_recording(path)
+    assert found.file == str(path)
+    assert replace(found, file="") == found

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.rules.accumulation.runs import Run
+from tests.rules.watching import findings_of_script
 
 
 def loop(passes, *, zeroes, has_optimizer=True):
@@ -49,6 +50,37 @@ def test_an_optimizer_that_is_forgotten_is_found_where_it_was_made():
     assert (found.severity, found.location.line) == ("warning", 4)
     assert found.message.startswith("opt_d never steps")
     assert all(name.startswith("netD.") for name in found.parameters)
+
+
+ACTOR_CRITIC = """
+import torch
+
+torch.manual_seed(0)
+actor, critic = torch.nn.Linear(3, 2), torch.nn.Linear(3, 1)
+opt = torch.optim.Adam(actor.parameters(), lr=0.01)
+sgd = torch.optim.SGD(critic.parameters(), lr=0.01)
+for step in range(20):
+    x = torch.randn(8, 3)
+    if step < {zeroed}:
+        opt.zero_grad()
+    actor(x).square().mean().backward()
+    {step}
+    sgd.zero_grad()
+    critic(x).square().mean().backward()
+    sgd.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "zeroed", "is_found"),
+    [("pass", 20, True), ("opt.step()", 20, False), ("pass", 4, False)],
+)
+def test_an_optimizer_that_only_erases_gradients_never_steps(step, zeroed, is_found, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ACTOR_CRITIC.format(step=step, zeroed=zeroed))
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS307"]
+    assert [one.location.source.split()[0] for one in found] == ["opt"] * is_found
+    assert all(name.startswith("actor.") for one in found for name in one.parameters)
 
 
 def test_optimizers_that_step_and_those_of_what_is_not_reached_are_fine():

@@ -127,6 +127,39 @@ def test_a_frozen_backbone_is_left_alone():
     assert "GS105" not in {one.rule for one in report_of(model).findings}
 
 
+class PreActivation(nn.Module):
+    """A residual block that starts with its activation: a skip connection passes that by."""
+
+    def __init__(self, *, skips):
+        super().__init__()
+        self.first, self.inner, self.head = nn.Linear(8, 64), nn.Linear(64, 64), nn.Linear(64, 3)
+        self.skips = skips
+        nn.init.constant_(self.first.bias[:60], -50)
+
+    def forward(self, x):
+        x = self.first(x)
+        inner = self.inner(torch.relu(x))
+        return self.head(x + inner if self.skips else inner)
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_units_whose_gradient_comes_by_a_skip_connection_are_not_dead(skips):
+    torch.manual_seed(0)
+    model = PreActivation(skips=skips)
+    assert ("GS105" in {one.rule for one in report_of(model).findings}) != skips
+    x = torch.randn(128, 8, generator=torch.Generator().manual_seed(1))
+    nn.functional.cross_entropy(model(x), torch.arange(128) % 3).backward()
+    assert bool(model.first.bias.grad[:60].any()) == skips
+
+
+@pytest.mark.parametrize(
+    ("units", "inactive", "expected"), [(15, 13, "note"), (16, 13, "warning"), (8, 8, "error")]
+)
+def test_a_layer_of_few_units_that_keeps_some_gives_a_note(units, inactive, expected):
+    recording = report_of(network(80)).recording
+    assert severity(with_units(recording, units=units, inactive=inactive)) == expected
+
+
 class Experts(nn.Module):
     """Two experts, of which one gets hardly any row."""
 

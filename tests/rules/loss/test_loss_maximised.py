@@ -33,7 +33,7 @@ def of_output(function):
 
 SICK = {
     "mse": lambda out: -functional.mse_loss(out, Y),
-    "weighed": lambda out: functional.mse_loss(out, Y) * -0.5,
+    "weighed": lambda out: -(0.5 * functional.mse_loss(out, Y)),
     "cross-entropy": lambda out: 0 - functional.cross_entropy(out, CLASSES),
     "two terms": lambda out: -(functional.mse_loss(out, Y) + 0.1 * functional.l1_loss(out, Y)),
     "square by hand": lambda out: -(Y - out).pow(2).sum(1).mean(),
@@ -41,7 +41,6 @@ SICK = {
     "gathered": lambda out: out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
     "picked": lambda out: (functional.one_hot(CLASSES, 3) * out.log_softmax(1)).sum(1).mean(),
     "distribution": lambda out: Categorical(logits=out).log_prob(CLASSES).mean(),
-    "preferred": lambda out: functional.logsigmoid(out[:, 0] - out[:, 1]).mean(),
     "surrogate": lambda out: torch.min(*surrogates(out)).mean(),
 }
 
@@ -61,9 +60,19 @@ HEALTHY = {
         functional.mse_loss(out, Y) - 0.1 * functional.cross_entropy(out, CLASSES)
     ),
     "costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * ADVANTAGES).mean(),
+    "positive costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * ADVANTAGES.abs()).mean(),
+    "cost of an episode": lambda out: out.log_softmax(1)[ROWS, CLASSES].sum() * 3.0,
+    "negative rewards": lambda out: (
+        functional.cross_entropy(out, CLASSES, reduction="none") * -ADVANTAGES.abs()
+    ).mean(),
     "entropy": lambda out: (out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
     "pushed apart": lambda out: functional.relu(1 - (out - Y).pow(2).sum(1)).mean(),
     "energy": lambda out: -out.pow(2).mean(),
+    "two outputs pushed apart": lambda out: -functional.mse_loss(out[:, 0], out[:, 1]),
+    "generator": lambda out: (
+        -functional.binary_cross_entropy_with_logits(out, torch.zeros_like(out))
+    ),
+    "generator by logits": lambda out: functional.logsigmoid(-out).mean(),
 }
 
 
@@ -106,7 +115,7 @@ from torch.nn import functional
 
 torch.manual_seed(0)
 model = nn.Linear(6, 3)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1{options})
 x, y = torch.randn(32, 6), torch.randint(0, 3, (32,))
 {before}
 for step in range(6):
@@ -128,8 +137,15 @@ for _ in range(200):
     optimizer.zero_grad()
 y = x[:, :3].argmax(1)
 """
+PREFERRED = "functional.logsigmoid(model(x)[:, 0] - model(x)[:, 1]).mean()"
 RUNS = {
     "a minus too many": ({"loss": ENLARGED}, ["error"]),
+    "preferences without a minus": ({"loss": PREFERRED}, ["error"]),
+    "rewards that an optimizer maximises": (
+        {"loss": PREFERRED, "options": ", maximize=True"},
+        [],
+    ),
+    "preferences": ({"loss": f"-{PREFERRED}"}, []),
     "none": ({"loss": ENLARGED[1:]}, []),
     "forgets what another loss retains": ({"loss": ENLARGED, "after": RETAINED}, []),
     "unlearns": ({"loss": ENLARGED, "before": TRAINED}, []),
@@ -140,5 +156,5 @@ RUNS = {
 def test_in_a_run_no_other_backward_may_oppose_it(name, tmp_path):
     parts, levels = RUNS[name]
     script = tmp_path / "train.py"
-    script.write_text(TRAINING.format(**{"before": "", "after": ""} | parts))
+    script.write_text(TRAINING.format(**{"before": "", "after": "", "options": ""} | parts))
     assert [one.severity for one in told(findings_of_script(script, tmp_path))] == levels

@@ -92,6 +92,81 @@ class Dropping(nn.Module):
         return self.head(self.layers[self.calls % 2](x))
 
 
+class Classifier(nn.Module):
+    """A model with a class token and a head, of which another model may use the body."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(8))
+        self.body, self.head = nn.Sequential(nn.Linear(8, 16), nn.Tanh()), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x + self.token))
+
+
+class Pretrained(nn.Module):
+    """Pre-trains the body of a classifier, which it calls itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = Classifier(), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.decoder(self.encoder.body(x))
+
+
+class Features(Pretrained):
+    """Calls the classifier for the features that a hook keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+        self.encoder.body.register_forward_hook(lambda body, given, got: self.kept.append(got))
+
+    def forward(self, x):
+        self.kept.clear()
+        _ = self.encoder(x)
+        return self.decoder(self.kept.pop())
+
+
+class NoToken(Classifier):
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Unassigned(Classifier):
+    """Forgets to keep what the middle makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.middle = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        self.middle(x)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    some_on_push(
+        [
+            (Pretrained, ("note", ("encoder.token", "encoder.head.weight", "encoder.head.bias"))),
+            (Features, ("note", ("encoder.head.weight", "encoder.head.bias"))),
+            (NoToken, ("warning", ("token",))),
+            (Unassigned, ("warning", ("middle.0.weight", "middle.0.bias"))),
+        ],
+        {0, 1, 3},
+    ),
+)
+def test_what_is_left_of_a_model_whose_layers_another_uses_is_a_note(findings_of, model, expected):
+    torch.manual_seed(0)
+    optimizer = torch.optim.Adam((made := model()).parameters())
+    batch = (X, torch.ones(16, 8) if isinstance(made, Pretrained) else CLASSES)
+    goal = functional.mse_loss if isinstance(made, Pretrained) else functional.cross_entropy
+    found = only(findings_of(made, batch, goal, optimizer=optimizer), "GS203")
+    assert (found.severity, found.parameters) == expected
+
+
 def test_layer_that_is_only_sometimes_left_out_is_no_finding():
     target = target_from_objects(
         Dropping(), (X, CLASSES), functional.cross_entropy, optimizer=None, grad_output=None

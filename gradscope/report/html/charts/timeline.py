@@ -1,7 +1,7 @@
 """Events before each step of a run, in order, with lines, numbers and seconds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.report import Report
@@ -183,8 +183,7 @@ def _lengths(found: Sequence[LoopWindow]) -> Iterator[float | None]:
         yield before - start
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """What events share that are made by one line."""
 
     word: str

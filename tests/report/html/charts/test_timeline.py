@@ -126,3 +126,13 @@ def test_names_are_text_for_the_painter():
 def test_a_step_without_events_is_shown_empty():
     chart = chart_of(report_of(replace(loop([1.0]), events=())))
     assert plain(chart.content)["windows"]["events"] == [0]
+
+
+def test_calls_of_steps_that_were_not_timed_have_no_durations():
+    report = report_of(replace(loop([1.0] * 6), untimed=(range(2, 4), range(5, 6))))
+    chart = chart_of(report)
+    assert plain(chart.content)["windows"]["timed"] == [1, 1, 0, 0, 1, 0]
+    assert "only the mean duration of the step is known" in chart.caption
+    timed = chart_of(report_of(loop([1.0] * 6)))
+    assert set(plain(timed.content)["windows"]["timed"]) == {1}
+    assert "mean duration" not in timed.caption

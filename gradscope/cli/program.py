@@ -1,0 +1,119 @@
+"""The command line as typer parses it: one module a command, all of them listed here."""
+
+import inspect as inspection
+import typing
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from gradscope.cli.options import with_parameters
+from gradscope.cli.shell.completion import completer_of
+from gradscope.cli.shell.help import CommandHelp, ProgramHelp
+from gradscope.options.declaration import Argument, Parameter
+from gradscope.version import __version__
+
+COMMANDS = {
+    "inspect": ("inspect", True),
+    "check": ("check", False),
+    "clip-report": ("clip_report", False),
+    "graph": ("graph", True),
+    "report": ("report", True),
+    "compare": ("compare", True),
+    "view": ("view.command", False),
+    "export": ("export", True),
+    "fix": ("fix", True),
+    "rule": ("rule", False),
+    "config": ("config", False),
+    "run": ("run.command", True),
+}
+"""By name: the module with the command's function, and whether it shows its help when it is called
+without arguments.
+"""
+_SETTINGS = {"run": {"allow_interspersed_args": False}}
+"""By name: what typer is told besides. What follows the script is its own, options too."""
+
+
+def function_of(name: str) -> Callable[..., None]:
+    """Return the function of a command. It is imported now: each takes many modules of its own."""
+    module = import_module(f"gradscope.cli.{COMMANDS[name][0]}")
+    function: Callable[..., None] = getattr(module, name.replace("-", "_"))
+    return function
+
+
+def _typed(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has its options and arguments in typer's words."""
+
+    def run(**values: object) -> None:
+        command(**values)
+
+    parameters = inspection.signature(command).parameters.values()
+    return with_parameters(
+        run,
+        tuple(one.replace(annotation=_with_typer_options(one)) for one in parameters),
+        command,
+    )
+
+
+def _with_typer_options(parameter: inspection.Parameter) -> object:
+    annotation: object = parameter.annotation
+    kind, *told = typing.get_args(annotation) or (annotation,)
+    if not (told and isinstance(told[0], Parameter)):
+        return annotation
+    completer = completer_of(told[0], parameter.name)
+    declare = typer.Argument if isinstance(told[0], Argument) else typer.Option
+    return Annotated[kind, declare(*told[0].names, **told[0].settings, autocompletion=completer)]  # type: ignore[arg-type]
+
+
+def _helped(command: Callable[..., None]) -> type[CommandHelp]:
+    """Return the class of a command, whose help page shows its declared options."""
+    return type(command.__name__, (CommandHelp,), {"function": staticmethod(command)})
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gradscope {__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "-V",
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    """The debugger for gradients in PyTorch."""
+
+
+def program(names: Iterable[str]) -> typer.Typer:
+    """Return the command line with some of the commands."""
+    app = typer.Typer(
+        name="gradscope",
+        cls=ProgramHelp,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name in names:
+        function = function_of(name)
+        app.command(
+            name,
+            cls=_helped(function),
+            no_args_is_help=COMMANDS[name][1],
+            context_settings=_SETTINGS.get(name),
+        )(_typed(function))
+    return app
+
+
+def program_for(line: typing.Sequence[str]) -> typer.Typer:
+    """Return what parses a command line: the command that it begins with, otherwise all."""
+    named = line[:1]
+    return program(named if named and named[0] in COMMANDS else COMMANDS)
