@@ -58,12 +58,15 @@ class Applications:
         shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, Tensor))
         if shapes in self._shapes or len(self._shapes) == _MOST:
             return
-        self._shapes.add(shapes)
         positions = tuple(
             position
             for position, arg in enumerate(args)
             if isinstance(arg, Tensor) and arg.requires_grad
         )
+        if not positions:  # as at the first step of a recurrence, whose state is zero
+            self.obstacle = "none of its inputs requires grad"
+            return
+        self._shapes.add(shapes)
         try:
             self.found.append(Application(self.kept(args), positions, line))
         except NotKeptError as error:

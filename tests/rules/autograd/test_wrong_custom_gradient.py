@@ -207,19 +207,22 @@ CHOSEN = {
         lambda ctx, x: (save(ctx, x), (x > 0).to(x))[1],
         lambda ctx, g: g / (1 + (3 * ctx.saved_tensors[0]).abs()) ** 2,
     ),
-    "spike with the sign of the gradient": function(
-        lambda ctx, x: (save(ctx, x), (x > 0).to(x))[1],
-        lambda ctx, g: g.sign() / (1 + ctx.saved_tensors[0].abs()) ** 2,
-    ),
 }
 
 
 @pytest.mark.parametrize("custom", CHOSEN.values(), ids=CHOSEN)
 def test_chosen_gradients_are_left_alone(custom):
     record = record_of(lambda x: custom.apply(x).reshape(x.shape))
-    # The sign of a gradient is not linear in it.
-    assert record.outcome in ("chosen", "unchecked")
-    assert record.inputs == ()
+    assert (record.outcome, record.inputs) == ("chosen", ())
+
+
+def test_a_surrogate_that_takes_the_sign_of_the_gradient_is_left_alone():
+    """Twice the gradient gives the same, but the opposite one does not."""
+    spike = function(
+        lambda ctx, x: (save(ctx, x), (x > 0).to(x))[1],
+        lambda ctx, g: g.sign() / (1 + ctx.saved_tensors[0].abs()) ** 2,
+    )
+    assert record_of(spike.apply).outcome == "unchecked"
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float32], ids=["any dtype", "float32 alone"])
@@ -234,6 +237,12 @@ def test_a_surrogate_that_ignores_the_gradient_is_wrong(dtype):
     found = only(report.findings, "GS505")
     assert found.severity == "error"
     assert "the same whatever gradient it gets" in found.message
+
+
+def test_a_function_that_is_first_called_on_a_constant_is_checked_on_what_learns():
+    doubled = function(lambda ctx, x: x * x, lambda ctx, g: g)
+    report = inspected(lambda x: doubled.apply(x + doubled.apply(torch.zeros_like(x))))
+    assert outcome(report).outcome == "wrong"
 
 
 def test_a_loss_that_is_added_by_its_gradient_is_meant():
