@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +148,9 @@ def test_of_two_that_want_a_name_one_gets_it(tmp_path):
         path.unlink()
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def test_a_folder_that_takes_no_file_is_one_message_before_the_training():
+    # Nothing can be made in it, not even by root, whom permissions do not stop.
+    with pytest.raises(GradscopeError, match=r"cannot write `?'?/proc/run\.gradscope"):
+        RecordingWriter(Path("/proc/run.gradscope"), HEADER)
