@@ -14,6 +14,9 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import is_of_trial, judged_series
 from gradscope.rules.rule import Rule
 
+_TINY = 1e-4
+"""Limit below which a clip at it would do nothing but hide that the gradient is too small."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeverClipped(Rule):
@@ -92,14 +95,18 @@ class NeverClipped(Rule):
     ) -> Finding:
         level = level_of([point.norm for point in series.typical])
         advised = None if level is None else level.limit
+        if advised is not None and advised < _TINY:
+            remedy = "see why the gradient is so small, or remove the clip"
+        else:
+            lower = f"lower it to about {literal(advised)}" if advised else "lower it"
+            remedy = f"{lower}, which clips only outliers, or remove it"
         return self.finding(
             context,
             message=(
                 f"{series.text} has clipped nothing in {steps_of(series.points):,} steps: the "
                 f"limit is {times_text(times)} the largest norm, {short(largest)}"
             ),
-            remedy=(f"lower it to about {literal(advised)}" if advised else "lower it")
-            + ", which clips only outliers, or remove it",
+            remedy=remedy,
             site=series.site,
             evidence={
                 "times_largest_norm": times,

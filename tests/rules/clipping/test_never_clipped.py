@@ -10,6 +10,12 @@ def test_limit_far_above_every_norm_is_a_note():
     assert "3 times the largest norm, 2" in found.message
 
 
+@pytest.mark.parametrize(("size", "remedy"), [(0.1, "lower it to about"), (1e-8, "see why")])
+def test_a_limit_for_a_tiny_gradient_is_no_remedy(size, remedy):
+    (found,) = healthy_loop(steps=100, size=size, max_norm=1.0).said_by("GS406")
+    assert found.remedy.startswith(remedy)
+
+
 def test_limit_of_twice_the_norm_is_there_for_outliers():
     assert not healthy_loop(steps=200, max_norm=4.0).said_by("GS406")
 
