@@ -29,8 +29,10 @@ def opened(open_page, tmp_path):
 
 
 def come_to(page, chart):
-    """Bring a chart into view, and wait until it is painted."""
+    """Bring a chart into view, unfolded, and wait until it is painted."""
     section = page.locator(f"#panel-0 [data-chart={chart}]")
+    if section.get_attribute("open") is None:
+        section.locator("summary").click()
     section.scroll_into_view_if_needed()
     expect(section.locator(".canvas > *").first).to_be_visible(timeout=PATIENCE)
     return section
