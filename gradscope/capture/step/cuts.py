@@ -133,7 +133,7 @@ class CutTracker:
         """The last numbers read behind cuts, and their sums."""
         self._totals: dict[frozenset[int], float] = {}
         """Sums of all numbers read behind the same cuts."""
-        self._numpy = NumpyNumbers()
+        self._numpy = NumpyNumbers(_frame_of_call)
 
     def see(
         self,
@@ -161,8 +161,8 @@ class CutTracker:
                 self.cuts[max(origin, ~origin)].taken_out = True
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
-        self._numpy.read(name, _frame_of_call(), origins)
-        self._numpy.make(name, _frame_of_call(), args, returned)
+        self._numpy.read(name, origins)
+        self._numpy.make(name, args, returned)
         if origins:
             if name in _LAYERS:
                 origins |= {~origin for origin in origins if origin >= 0}
@@ -192,7 +192,7 @@ class CutTracker:
 
     def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
         """Record that a sum uses numbers that were read, or computed from arrays that were."""
-        origins = self._numpy.before(args, _frame_of_call())
+        origins = self._numpy.before(args)
         for number in (item for item in args if type(item) is float):
             origins |= self._read(number)
         for origin in origins:

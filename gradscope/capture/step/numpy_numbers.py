@@ -1,7 +1,7 @@
 """Follows numbers that a function computes with numpy from tensors of the graph."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 
 import torch
@@ -21,46 +21,53 @@ class NumpyNumbers:
 
     A number of numpy counts as computed from the arrays that the same call of a function had read
     from tensors before. Tensors of one element that are made of it are followed.
+
+    Args:
+        frame_of_call: Returns the frame that makes the observed call. It is asked for the few calls
+            that matter alone: it walks the stack.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, frame_of_call: Callable[[], FrameType | None]) -> None:
+        self._frame_of_call = frame_of_call
         self._read: dict[tuple[int, CodeType], frozenset[int]] = {}
         """By frame: what is before the arrays that it read."""
         self._made: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
         """By `id` of a tensor: what is before the number that it was made of."""
 
-    def read(self, name: str, frame: FrameType | None, origins: frozenset[int]) -> None:
+    def read(self, name: str, origins: frozenset[int]) -> None:
         """Note what is before an array that a frame reads."""
-        if name in _ARRAYS and origins and frame is not None:
+        frame = self._frame_of_call() if name in _ARRAYS and origins else None
+        if frame is not None:
             key = (id(frame), frame.f_code)
             self._read[key] = self._read.get(key, frozenset()) | origins
 
-    def make(
-        self, name: str, frame: FrameType | None, given: object, returned: Iterable[Tensor]
-    ) -> None:
+    def make(self, name: str, given: object, returned: Iterable[Tensor]) -> None:
         """Note tensors that a call returns for such a number, or for a tensor made of one."""
         if not self._read:
             return
         origins = self._of_tensors(given)
         if name in _FACTORIES:
-            origins |= self._of_numbers(given, frame)
+            origins |= self._of_numbers(given)
         for tensor in returned if origins else ():
             if tensor.numel() == 1:
                 self._made[id(tensor)] = (weakref.ref(tensor), origins)
 
-    def before(self, given: object, frame: FrameType | None) -> frozenset[int]:
+    def before(self, given: object) -> frozenset[int]:
         """Return what is before the numbers among some arguments."""
         if not self._read:
             return frozenset()
-        return self._of_tensors(given) | self._of_numbers(given, frame)
+        return self._of_tensors(given) | self._of_numbers(given)
 
     def clear(self) -> None:
         """Release every tensor."""
         self._read.clear()
         self._made.clear()
 
-    def _of_numbers(self, given: object, frame: FrameType | None) -> frozenset[int]:
-        if frame is None or not isinstance(given, tuple) or not any(map(_is_number, given)):
+    def _of_numbers(self, given: object) -> frozenset[int]:
+        if not isinstance(given, tuple) or not any(map(_is_number, given)):
+            return frozenset()
+        frame = self._frame_of_call()
+        if frame is None:
             return frozenset()
         return self._read.get((id(frame), frame.f_code), frozenset())
 

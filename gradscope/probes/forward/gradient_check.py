@@ -130,13 +130,13 @@ def compare(
     """
     trial = _Trial(function, args, differentiable, precision)
     gradients = trial.gradients()
-    captured_steps = {
+    by_position = {
         position: trial.differences(position, gradient)
         for position, gradient in gradients.items()
         if gradient.any()  # None and zero are ways to stop a gradient
     }
-    is_ignored = trial.constant.issuperset(captured_steps)
-    for differences in captured_steps.values():
+    is_ignored = trial.constant.issuperset(by_position)
+    for differences in by_position.values():
         _refuse_chosen(differences, is_ignored=is_ignored)
     found = [
         Comparison(
@@ -145,7 +145,7 @@ def compare(
             _numerical(differences)[judged],
             is_constant=position in trial.constant,
         )
-        for position, differences in captured_steps.items()
+        for position, differences in by_position.items()
         if (judged := _judged(differences, precision)).any()
     ]
     if not found:

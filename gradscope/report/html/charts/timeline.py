@@ -1,5 +1,6 @@
 """Events before each step of a run, in order, with lines, numbers and seconds."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -160,15 +161,20 @@ def _windows(
         "lane": positions(lanes),
         "skipped": positions(int(window.is_skipped) for window in found),
         "seconds": single_numbers(_lengths(found)),
-        "timed": positions(
-            int(not any(window.step.index in steps for steps in recording.untimed))
-            for window in found
-        ),
+        "timed": positions(_timed(found, recording)),
         "events": positions(
             len(window.events) if position in known else None
             for position, window in enumerate(found)
         ),
     }
+
+
+def _timed(found: Sequence[LoopWindow], recording: Recording) -> Iterator[int]:
+    """Yield 1 for a window whose calls were timed, 0 for others."""
+    untimed = sorted(recording.untimed, key=lambda steps: steps.start)
+    for window in found:
+        at = bisect_right(untimed, window.step.index, key=lambda steps: steps.start)
+        yield int(at == 0 or window.step.index not in untimed[at - 1])
 
 
 def _lengths(found: Sequence[LoopWindow]) -> Iterator[float | None]:
