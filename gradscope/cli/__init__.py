@@ -11,8 +11,7 @@ from gradscope.garbage import collect_rarely
 
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
-    from gradscope.cli.run.command import PlainRun, PlannedRun
-    from gradscope.cli.run.rank_launching import PlannedRanks
+    from gradscope.cli.run.planned import Planned
 
 
 def __getattr__(name: str) -> object:
@@ -30,7 +29,7 @@ def main() -> None:
         collect_rarely()
     open_streams()
     planned = _parsed()
-    from gradscope.cli.run.command import PlannedRun
+    from gradscope.cli.run.command import PlainRun, PlannedRun
     from gradscope.cli.run.launching import launch, launch_plainly
     from gradscope.cli.run.rank_launching import PlannedRanks, launch_ranks
 
@@ -38,10 +37,11 @@ def main() -> None:
         launch(planned)
     if isinstance(planned, PlannedRanks):
         launch_ranks(planned)
+    assert isinstance(planned, PlainRun)
     launch_plainly(planned)
 
 
-def _parsed() -> "PlannedRun | PlainRun | PlannedRanks":
+def _parsed() -> "Planned":
     """Run the command line, and exit unless it leaves a script to be run."""
     is_left = True
     with BugReport():
@@ -63,7 +63,7 @@ def _parsed() -> "PlannedRun | PlainRun | PlannedRanks":
                 seal_stdout()
 
 
-def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
+def _planned(line: list[str]) -> "Planned | None":
     """Return the run of a plain command line; None for a line that typer has to parse."""
     if line[:1] != ["run"]:
         return None
@@ -81,7 +81,7 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
     raise AssertionError  # run() raises RunPlanned or an error
 
 
-def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
+def _parsed_by_typer() -> "Planned":
     from gradscope.cli.options import with_optional_values
     from gradscope.cli.program import program_for
     from gradscope.cli.progress import progress_line

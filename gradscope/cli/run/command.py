@@ -21,7 +21,7 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.plain_parser import misplaced_options
-from gradscope.cli.run.planned import RunPlanned
+from gradscope.cli.run.planned import Planned, RunPlanned
 from gradscope.cli.run.rank_launching import PlannedRanks, arguments_of_rank
 from gradscope.cli.running import settings_of, typed_command
 from gradscope.config.formats import OutputFormatOption
@@ -273,7 +273,7 @@ _STDERR = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class PlannedRun(Planned):
     """A program to run, and what to do with its recording."""
 
     program: Program
@@ -299,7 +299,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainRun:
+class PlainRun(Planned):
     """A program to run as python would, because of `GRADSCOPE=off` in the environment."""
 
     program: Program

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gradscope.cli.errors import show_error
+from gradscope.cli.run.planned import Planned
 from gradscope.cli.run.recorders import RankPlan
 from gradscope.cli.streams import open_streams
 from gradscope.errors import ExitCode, GradscopeError
@@ -17,7 +18,7 @@ from gradscope.launch.started_ranks import own_rank, taken_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRanks:
+class PlannedRanks(Planned):
     """A program to run on several ranks."""
 
     ranks: int
