@@ -1,15 +1,12 @@
 """GS505: a backward that does not fit its forward, of a custom function or a checkpoint."""
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.model_parts import named
-from gradscope.analysis.reach import (
-    Reach,
-)
+from gradscope.analysis.reach import Reach
 from gradscope.analysis.windows import Windows
 from gradscope.phrasing import counted, short, times_text
 from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, only
@@ -21,8 +18,8 @@ from gradscope.recording.evidence.failures import (
 )
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.swapped_signs import turned_by
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -335,42 +332,6 @@ def _severity_of_none(context: RuleContext, parameters: list[int]) -> Severity:
     if context.shared(Intent).is_followed(parameters):
         return "note"
     return "note" if context.shared(Reach).is_held(parameters) is False else "error"
-
-
-def turned_by(site: Site | None) -> str | None:
-    """Return the term that a line subtracts, and adds again detached, next to another term.
-
-    The value is that of the other term alone, as of a straight-through estimator, whose gradient
-    goes to the soft term: with the opposite sign here.
-    """
-    try:
-        tree = ast.parse("" if site is None else site.source)
-    except SyntaxError:
-        return None
-    for node in ast.walk(tree):
-        terms = list(_terms(node, 1)) if isinstance(node, ast.BinOp) else []
-        added = {ast.dump(one) for term, sign in terms if sign > 0 and (one := _detached(term))}
-        names = [ast.unparse(term) for term, sign in terms if sign < 0 and ast.dump(term) in added]
-        if names and len(terms) > 2:
-            return names[0]
-    return None
-
-
-def _terms(node: ast.expr, sign: int) -> Iterator[tuple[ast.expr, int]]:
-    """Yield the terms of a sum with their signs."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        yield from _terms(node.left, sign)
-        yield from _terms(node.right, sign if isinstance(node.op, ast.Add) else -sign)
-    else:
-        yield node, sign
-
-
-def _detached(term: ast.expr) -> ast.expr | None:
-    """Return the argument of a term's detach, None without one."""
-    if isinstance(term, ast.Call) and not term.args and isinstance(term.func, ast.Attribute):
-        return term.func.value if term.func.attr == "detach" else None
-    is_data = isinstance(term, ast.Attribute) and term.attr == "data"
-    return term.value if is_data and isinstance(term, ast.Attribute) else None
 
 
 def _is_a_factor(check: InputCheck) -> bool:

@@ -7,7 +7,7 @@ from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import path_cuts
-from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
+from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
 
 PRODUCTS = frozenset({"DotBackward0", "MulBackward0"})
 

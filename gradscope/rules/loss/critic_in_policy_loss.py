@@ -9,7 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.learned_weights import PRODUCTS, LearnedWeight, entangled_weights
-from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
+from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
 from gradscope.rules.rule import Lasting, Rule
 
 _LOGARITHMS = frozenset(

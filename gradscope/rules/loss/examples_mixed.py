@@ -10,7 +10,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss_flow import origin_of_numbers
+from gradscope.rules.helpers.loss.flow import origin_of_numbers
 from gradscope.rules.helpers.time_first import layers_over_examples
 from gradscope.rules.rule import Rule
 

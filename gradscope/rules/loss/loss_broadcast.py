@@ -9,7 +9,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.loss_flow import is_averaged_into_loss
+from gradscope.rules.helpers.loss.flow import is_averaged_into_loss
 from gradscope.rules.rule import Rule
 
 _BY_HAND = {"mul": "a product", "sub": "a difference"}

@@ -9,8 +9,8 @@ from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.signed_terms import SignedTerm, signed_terms
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
-from gradscope.rules.helpers.signed_terms import SignedTerm, signed_terms
 from gradscope.rules.loss.first_loss import classes_of
 from gradscope.rules.rule import Lasting, Rule
 

@@ -9,7 +9,7 @@ from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.flushed_gradients import loss_site
-from gradscope.rules.helpers.loss_flow import is_divergence, reduced_terms
+from gradscope.rules.helpers.loss.flow import is_divergence, reduced_terms
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 

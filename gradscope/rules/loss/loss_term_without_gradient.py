@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import call_of, path_cuts
-from gradscope.rules.helpers.loss_flow import (
+from gradscope.rules.helpers.loss.flow import (
     nodes_behind,
     parameters_behind,
     sums_of_examples,

@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.loss_flow import origin_of_numbers, users_up_to_loss
+from gradscope.rules.helpers.loss.flow import origin_of_numbers, users_up_to_loss
 from gradscope.rules.rule import Rule
 
 LAYER = "a linear layer"

@@ -10,7 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import is_made_of, is_sample, path_cuts
-from gradscope.rules.helpers.loss_flow import SUMS, is_averaged_into_loss
+from gradscope.rules.helpers.loss.flow import SUMS, is_averaged_into_loss
 from gradscope.rules.rule import Lasting, Rule
 
 _WEIGHTS = frozenset({"DotBackward0", "MulBackward0"})

@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.attraction import Attraction, attractions
-from gradscope.rules.helpers.loss_flow import (
+from gradscope.rules.helpers.loss.flow import (
     SAME_NUMBERS,
     is_averaged_into_loss,
     nodes_behind,

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss_flow import SAME_NUMBERS
+from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 
 _PASSED_ON = SAME_NUMBERS | {
