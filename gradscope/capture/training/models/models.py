@@ -23,7 +23,7 @@ from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations, receiver, stem
-from gradscope.capture.training.model_records import (
+from gradscope.capture.training.models.model_records import (
     FROZEN,
     HELD,
     TRAINABLE,
@@ -35,7 +35,7 @@ from gradscope.capture.training.model_records import (
     depends_on_mode,
     models_of,
 )
-from gradscope.capture.training.running_modules import (
+from gradscope.capture.training.models.running_modules import (
     calling_frame,
     outer_module,
     wrapped,
