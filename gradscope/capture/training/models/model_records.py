@@ -226,6 +226,8 @@ class Forwards:
     """Rank of the model whose batch is shown, and whether it was in training mode."""
     modes: dict[str, Mode | None] = field(default_factory=dict)
     """By model; None if its last call was in training mode."""
+    are_unobserved: bool = False
+    """Whether there may be calls that were not observed, in a step that was first only compared."""
 
 
 class EvalModes:
