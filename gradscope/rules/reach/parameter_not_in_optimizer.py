@@ -143,10 +143,8 @@ class ParameterNotInOptimizer(Rule):
         is_other = left_out.is_network(part)
         if left_out.is_overlooked(part, self.small_share) or left_out.is_mistaken(part):
             return "error"
-        if left_out.is_before_all_trained(part):
+        if left_out.is_of_another_network(part) or left_out.is_before_all_trained(part):
             return "warning" if left_out.is_neglected(part) else "note"
-        if left_out.is_of_another_network(part):
-            return "note"
         if is_choice or left_out.is_in_eval_mode(part) or (is_other and left_out.is_for_one_part):
             return "note"
         if part.module is None:
