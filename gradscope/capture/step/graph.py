@@ -38,8 +38,13 @@ def edges(value: object) -> list[Edge]:
         value = value[0]
     # Tensor attributes are torch functions too; active modes need not see these accesses.
     with DisableTorchFunction():
-        found = (value,) if type(value) is Tensor else _tensors(value)
-        return [_edge(tensor) for tensor in found if tensor.requires_grad and not is_old(tensor)]
+        if type(value) is Tensor:  # of nearly every module call
+            return [_edge(value)] if value.requires_grad and not is_old(value) else []
+        return [
+            _edge(tensor)
+            for tensor in _tensors(value)
+            if tensor.requires_grad and not is_old(tensor)
+        ]
 
 
 def _tensors(value: object) -> Iterable[Tensor]:
@@ -65,12 +70,14 @@ def is_old(tensor: Tensor) -> bool:
 
 def _edge(tensor: Tensor) -> Edge:
     node = tensor.grad_fn
-    # A view made under `no_grad` has no `grad_fn`, but its base is part of the graph.
     # `grad_fn` and `output_nr` are how autograd identifies a tensor: several Python objects may
     # stand for one, and a later one may reuse the `id` of a freed one.
-    if node is None and tensor._is_view() and tensor._base is not None:  # made under no_grad
+    if node is not None:
+        return Edge(node, tensor.output_nr, None)
+    # A view made under `no_grad` has no `grad_fn`, but its base is part of the graph.
+    if tensor._is_view() and tensor._base is not None:
         return _edge(tensor._base)
-    return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)
+    return Edge(None, 0, tensor)
 
 
 def tensors(value: object, within: tuple[int, ...] = ()) -> Iterator[Tensor]:

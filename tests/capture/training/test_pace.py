@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training.pacing import budget, pace
+from gradscope.recording.events import event_of
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.repetitions import is_repeated, is_shared
 from tests.nightly import some_on_push
@@ -322,6 +323,34 @@ def test_norms_are_measured_in_first_steps_and_not_beyond_the_budget(run):
     assert ["norm" in numbers for numbers in found.numbers("step")] == [
         index < FIRST for index in range(STEPS)
     ]
+
+
+def diverging():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for index in range(STEPS):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        (loss / 0 if index >= STEPS - 4 else loss).backward()
+        optimizer.step()
+
+
+def diverging_by_hand():
+    torch.manual_seed(0)
+    weight, x = torch.randn(4, requires_grad=True), torch.randn(16, 4)
+    for index in range(STEPS):
+        loss = (x @ weight).square().mean()
+        (loss / 0 if index >= STEPS - 4 else loss).backward()
+        with torch.no_grad():
+            weight -= 0.01 * weight.grad
+            weight.grad = None
+
+
+@pytest.mark.parametrize(("loop", "is_there"), [(diverging, True), (diverging_by_hand, False)])
+def test_steps_from_the_first_infinite_loss_on_have_a_forward_as_those_before(run, loop, is_there):
+    found = run(loop, budget=NOTHING)
+    events = [event_of(one) for one in found.recording.events if one.kind == "backward"]
+    assert [event.has_forward for event in events] == [is_there] * STEPS
 
 
 def test_without_a_budget_every_step_is_measured(run):

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from gradscope.capture.training.models import Models
+from gradscope.capture.training.models.models import Models
 from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 

@@ -23,7 +23,7 @@ from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations, receiver, stem
-from gradscope.capture.training.model_records import (
+from gradscope.capture.training.models.model_records import (
     FROZEN,
     HELD,
     TRAINABLE,
@@ -35,7 +35,7 @@ from gradscope.capture.training.model_records import (
     depends_on_mode,
     models_of,
 )
-from gradscope.capture.training.running_modules import (
+from gradscope.capture.training.models.running_modules import (
     calling_frame,
     outer_module,
     wrapped,
@@ -91,6 +91,8 @@ class Models:
         self._passes = 0
         """Number of backwards."""
         self._forwards = Forwards()
+        self._had_forward = False
+        """Whether the last backward that was observed had a forward."""
         self.in_threads = False
         """Whether modules ran in several threads. Each thread numbers its nodes separately."""
         self._thread: int | None = None
@@ -118,10 +120,21 @@ class Models:
             # module is not known before its first call.
             self._handle = register_module_forward_pre_hook(self._enter)
 
+    def pause_for_step(self) -> None:
+        """Stop observing in a step that is only compared with an earlier one."""
+        self.pause()
+        self._forwards.are_unobserved = self._had_forward
+
+    def resume_for_step(self) -> None:
+        """Resume observing at the start of a step that is recorded in full."""
+        self._forwards.are_unobserved = False
+        self.resume()
+
     def take_forwards(self) -> Forwards:
         """Return the calls since the last backward, for the one that uses them."""
         forwards, self._forwards = self._forwards, Forwards()
         self._passes += 1
+        self._had_forward = forwards.rows is not None or forwards.are_unobserved
         self._seeks_parts = forwards.rows is None and self._sought < _MOST_SOUGHT
         self._sought += self._seeks_parts
         self.resume()

@@ -21,7 +21,7 @@ from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Function, Guard, Patches
 from gradscope.capture.training.locations import Location, Locations
-from gradscope.capture.training.mode_switches import deciding_frame
+from gradscope.capture.training.models.mode_switches import deciding_frame
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
@@ -226,6 +226,8 @@ class Forwards:
     """Rank of the model whose batch is shown, and whether it was in training mode."""
     modes: dict[str, Mode | None] = field(default_factory=dict)
     """By model; None if its last call was in training mode."""
+    are_unobserved: bool = False
+    """Whether there may be calls that were not observed, in a step that was first only compared."""
 
 
 class EvalModes:
