@@ -68,6 +68,7 @@ def test_a_script_that_puts_its_own_features_back_is_healthy(jobs, tmp_path):
     clean(jobs, GATHER_HEALTHY, tmp_path)
 
 
+@pytest.mark.nightly
 def test_gathered_logits_for_a_metric_are_healthy(jobs, tmp_path):
     clean(jobs, GATHER_METRIC, tmp_path)
 
