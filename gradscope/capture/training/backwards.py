@@ -20,7 +20,9 @@ from gradscope.capture.training.event_log import Number, known, number, unread
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.guard import Function
 from gradscope.capture.training.history.history import History
+from gradscope.capture.training.history.reused import ReusedOperations
 from gradscope.capture.training.locations import Location, subject_of
+from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.repeated_backwards import (
     RepeatedBackwards,
     last_scale,
@@ -52,6 +54,7 @@ class Backwards:
         self._roots: set[int] = set()
         """Roots of this window's backwards that kept their graph."""
         self._history = History(training.event_log, training.locations)
+        self._reused = ReusedOperations()
         self._last_step: int | None = None
         """Sequence number at the previous step."""
         self._passes: dict[Line | None, int] = {}
@@ -166,7 +169,7 @@ class Backwards:
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, location, frame)
-        facts |= known(BackwardEvent, rows=training.take_forwards().rows)
+        facts |= _forward_facts(training.take_forwards())
         facts |= named(BackwardEvent, retain=float(options.retain), create=float(options.create))
         note = _Note("backward", location, facts, subject_of(location.call()))
         if training.captures is not None and not options.create:
@@ -304,6 +307,8 @@ class Backwards:
         # compare.
         if not models.in_threads:
             facts |= named(BackwardEvent, older=float(bool(found.crossed)))
+            if self._reused.are_outdated(line, node, found.crossed):
+                facts |= named(BackwardEvent, outdated=1.0)
             self._history.search(line, frame, found.crossed, models.modules, step)
             if is_kept_due:
                 self._history.kept.remember(self._training.gradient_state.entries)
@@ -339,6 +344,13 @@ def _options(
     accumulate_grad: bool = False,
 ) -> _Options:
     return _Options(bool(retain_graph), bool(create_graph), len(inputs or ()), accumulate_grad)
+
+
+def _forward_facts(forwards: Forwards) -> dict[str, Number]:
+    """Return the rows of the batch, or that there was a forward that was not observed."""
+    if forwards.rows is None and forwards.are_unobserved:
+        return named(BackwardEvent, forward=1.0)
+    return known(BackwardEvent, rows=forwards.rows)
 
 
 def _is_broken(output: Tensor | GradientEdge) -> bool:
