@@ -82,7 +82,7 @@ class BackwardEvent(BackwardStart):
     __slots__ = ()
     kinds = ("backward",)
     added: Count = Count("parameters whose gradient was added to one that waited for a step")
-    forward: Flag = Flag("whether a repeated step made a forward, of an unknown batch, before it")
+    forward: Flag = Flag("whether there was a forward, of an unknown batch, before it")
     reached: Count = Count("parameters that got a gradient")
     stale: Count = Count("parameters whose gradient was added to one that a step has used")
 

@@ -15,16 +15,18 @@ from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
-from gradscope.rules.accumulation.plateau_in_wrong_mode import PlateauInWrongMode
-from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwice
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
-from gradscope.rules.accumulation.schedule_of_replaced_optimizer import (
+from gradscope.rules.accumulation.scheduler_before_optimizer import (
+    SchedulerBeforeOptimizer,
+)
+from gradscope.rules.accumulation.schedules.plateau_in_wrong_mode import PlateauInWrongMode
+from gradscope.rules.accumulation.schedules.rate_multiplied_twice import RateMultipliedTwice
+from gradscope.rules.accumulation.schedules.schedule_of_replaced_optimizer import (
     ScheduleOfReplacedOptimizer,
 )
-from gradscope.rules.accumulation.schedule_outruns_plan import ScheduleOutrunsPlan
-from gradscope.rules.accumulation.schedule_stepped_rarely import ScheduleSteppedRarely
-from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
+from gradscope.rules.accumulation.schedules.schedule_outruns_plan import ScheduleOutrunsPlan
+from gradscope.rules.accumulation.schedules.schedule_stepped_rarely import ScheduleSteppedRarely
 from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode

@@ -100,3 +100,11 @@ def test_empty_and_single_values_are_left_out():
     empty = torch.zeros(0, 3)
     assert measured("softmax", (empty, -1), {}, empty) == ([], [])
     assert measured("topk", (torch.ones(1, 4), 2), {}, torch.ones(1, 2)) == ([], [])
+
+
+def test_a_head_with_a_nan_has_no_largest_score():
+    scores = torch.zeros(1, 3, 2, 2)
+    scores[0, 0, 0, 0], scores[0, 1, 1, 0], scores[0, 2, 1, 1] = math.nan, math.inf, 2.0
+    scores[..., 0, 1] = -math.inf
+    ((found,), _) = measured("softmax", (scores, -1), {}, scores.softmax(-1))
+    assert found.largest == pytest.approx((math.nan, math.inf, 2.0), nan_ok=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isnan
 
 from gradscope.recording.evidence.forward import LogitKind, LogitRecord
 from gradscope.recording.records import Recording, Site
@@ -21,7 +21,21 @@ class LogitPoint:
     @property
     def value(self) -> float:
         """Followed value: the magnitude of log Z for outputs, otherwise the largest logit."""
-        return max(self.largest) if isnan(self.log_normaliser) else abs(self.log_normaliser)
+        return self.top if isnan(self.log_normaliser) else abs(self.log_normaliser)
+
+    @property
+    def top(self) -> float:
+        """Largest logit of all heads; NaN if one has a NaN."""
+        return self.largest[self.head]
+
+    @property
+    def head(self) -> int:
+        """First head with a NaN, otherwise the head with the largest logit."""
+        return max(range(len(self.largest)), key=lambda head: _rank(self.largest[head]))
+
+
+def _rank(logit: float) -> float:
+    return inf if isnan(logit) else logit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +51,8 @@ class LogitSeries:
     @property
     def head(self) -> int | None:
         """Head with the largest logit of the last step; None where heads are unknown."""
-        largest = self.points[-1].largest
-        return largest.index(max(largest)) if len(largest) > 1 else None
+        last = self.points[-1]
+        return last.head if len(last.largest) > 1 else None
 
 
 def logit_series(recording: Recording) -> tuple[LogitSeries, ...]:

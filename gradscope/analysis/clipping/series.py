@@ -51,7 +51,7 @@ class ClipSeries:
     """Text of the call, as `clip_grad_norm_(max_norm=1)`."""
     site: int | None
     points: tuple[ClipPoint, ...]
-    """One point per call; one per step if several calls clip different parameters."""
+    """One point per measured call; one per step if several calls clip different parameters."""
     calls: tuple[Clip, ...] = ()
     """Clip calls of a run."""
     family: OptimizerFamily = "other"
@@ -169,7 +169,11 @@ def _line(clips: Clips, calls: Sequence[Clip], owner: int | None) -> ClipSeries:
         norm_type=_norm_type(last),
         text=last.text,
         site=last.event.site,
-        points=tuple(map(_point, by_step.values() if is_apart else ([clip] for clip in calls))),
+        points=tuple(
+            _point(ones)
+            for ones in (by_step.values() if is_apart else ([clip] for clip in calls))
+            if all(clip.norm_before is not None for clip in ones)
+        ),
         calls=tuple(calls),
         family="other" if owner is None else clips.windows.optimizers[owner].family,
         optimizer=owner,
@@ -223,7 +227,7 @@ class _Part:
 
 
 def _part(clip: Clip) -> _Part:
-    before = math.nan if clip.norm_before is None else clip.norm_before
+    before = _or_nan(clip.norm_before)
     if isinstance(clip.event, ClipValueEvent):  # recordings may not know of the numbers
         after = _or_nan(clip.event.norm_after)
         cosine = _or_nan(clip.event.cosine) if after else 0.0

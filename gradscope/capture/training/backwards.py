@@ -22,6 +22,7 @@ from gradscope.capture.training.guard import Function
 from gradscope.capture.training.history.history import History
 from gradscope.capture.training.history.reused import ReusedOperations
 from gradscope.capture.training.locations import Location, subject_of
+from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.repeated_backwards import (
     RepeatedBackwards,
     last_scale,
@@ -168,7 +169,7 @@ class Backwards:
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, location, frame)
-        facts |= known(BackwardEvent, rows=training.take_forwards().rows)
+        facts |= _forward_facts(training.take_forwards())
         facts |= named(BackwardEvent, retain=float(options.retain), create=float(options.create))
         note = _Note("backward", location, facts, subject_of(location.call()))
         if training.captures is not None and not options.create:
@@ -343,6 +344,13 @@ def _options(
     accumulate_grad: bool = False,
 ) -> _Options:
     return _Options(bool(retain_graph), bool(create_graph), len(inputs or ()), accumulate_grad)
+
+
+def _forward_facts(forwards: Forwards) -> dict[str, Number]:
+    """Return the rows of the batch, or that there was a forward that was not observed."""
+    if forwards.rows is None and forwards.are_unobserved:
+        return named(BackwardEvent, forward=1.0)
+    return known(BackwardEvent, rows=forwards.rows)
 
 
 def _is_broken(output: Tensor | GradientEdge) -> bool:

@@ -195,8 +195,9 @@ class RunningWatch:
         if self._pace.next_step(
             is_captured=is_captured, may_repeat=self._may_repeat, within_call=within_call
         ):
-            self._training.models.pause()
+            self._training.models.pause_for_step()
         else:
+            self._training.models.resume_for_step()
             self._guard.run(self._pace.catch_up, self._resumed)
 
     def _resumed(self) -> None:

@@ -14,8 +14,8 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
-from gradscope.capture.training.model_records import Forwards
-from gradscope.capture.training.models import Models
+from gradscope.capture.training.models.model_records import Forwards
+from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named

@@ -158,7 +158,8 @@ class LogitWatch:
         # A mask may add a large finite number, so masked scores are found relative to their row.
         row_largest = scores.amax(dim=-1, keepdim=True)
         is_open = (scores - row_largest > MASKED) & scores.isfinite()
-        magnitudes = torch.where(is_open, scores.abs(), 0.0)
+        is_broken = scores.isnan() | scores.isposinf()
+        magnitudes = torch.where(is_open | is_broken, scores.abs(), 0.0)
         dims = tuple(dim for dim in range(scores.dim()) if scores.dim() != 4 or dim != 1)
         largest = magnitudes.amax(dim=dims).reshape(-1).tolist()
         rows = scores.numel() // max(scores.shape[-1], 1)

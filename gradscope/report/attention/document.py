@@ -1,6 +1,7 @@
 """The logits of attention and outputs, and the routers of experts, as blocks of a document."""
 
 from collections.abc import Iterator
+from math import inf, isfinite
 
 from gradscope.analysis.attention.logits import LogitSeries, logit_series
 from gradscope.analysis.attention.routers import Router, routers
@@ -49,7 +50,7 @@ def attention_sections(report: Report) -> Iterator[Block]:
     """Yield the logits and routers of models with attention or experts."""
     found, root = logit_series(report.recording), report.target.root
     if any(one.kind == "attention" for one in found):
-        worst = sorted(found, key=lambda one: -max(one.points[-1].largest))
+        worst = sorted(found, key=lambda one: _order(one.points[-1].top))
         rows = tuple(_logits(one, root) for one in worst[:_MOST])
         blocks: list[Inner] = [Table(columns=_LOGITS, rows=rows)]
         if hidden := more(len(worst) - _MOST, "with smaller logits"):
@@ -65,16 +66,21 @@ def attention_sections(report: Report) -> Iterator[Block]:
         yield from section("Experts", blocks, note=note)
 
 
+def _order(logit: float) -> float:
+    """Return the key that puts non-finite logits first, then the largest."""
+    return -logit if isfinite(logit) else -inf
+
+
 def _logits(one: LogitSeries, root: str) -> tuple[Value, ...]:
     first, last = one.points[0], one.points[-1]
     is_output = one.kind == "output"
     heads = len(last.largest)
-    start = first.log_normaliser if is_output else max(first.largest)
+    start = first.log_normaliser if is_output else first.top
     return (
         one.module,
         one.kind,
         f"{heads}" if heads > 1 else "",
-        max(last.largest),
+        last.top,
         "" if one.head is None else f"{one.head}",
         last.log_normaliser if is_output else "",
         f"{figure(start)}" if len(one.points) > 1 else "",

@@ -130,7 +130,7 @@ class LogitsGrow(Rule):
             severity=None if is_attention else "note",
             modules=tuple(dict.fromkeys(one.module for one in members if one.module)),
             evidence={
-                "largest_logit": max(last.largest),
+                "largest_logit": last.top,
                 "log_normaliser": None if is_attention else last.log_normaliser,
                 "first": first.value,
                 "head": worst.head,

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training.pacing import budget, pace
+from gradscope.recording.events import event_of
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.repetitions import is_repeated, is_shared
 from tests.nightly import some_on_push
@@ -292,7 +293,7 @@ def shared(event):
     return event.step, *subject, numbers
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 6), ids=lambda loop: loop.__name__)
 def test_repeated_steps_have_the_events_losses_and_rates_of_a_full_recording(run, loop):
     full, brief = run(loop), run(loop, budget=NOTHING)
     (cost,) = brief.recording.evidence_of(WatchCost)
@@ -322,6 +323,34 @@ def test_norms_are_measured_in_first_steps_and_not_beyond_the_budget(run):
     assert ["norm" in numbers for numbers in found.numbers("step")] == [
         index < FIRST for index in range(STEPS)
     ]
+
+
+def diverging():
+    model, x, y = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for index in range(STEPS):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        (loss / 0 if index >= STEPS - 4 else loss).backward()
+        optimizer.step()
+
+
+def diverging_by_hand():
+    torch.manual_seed(0)
+    weight, x = torch.randn(4, requires_grad=True), torch.randn(16, 4)
+    for index in range(STEPS):
+        loss = (x @ weight).square().mean()
+        (loss / 0 if index >= STEPS - 4 else loss).backward()
+        with torch.no_grad():
+            weight -= 0.01 * weight.grad
+            weight.grad = None
+
+
+@pytest.mark.parametrize(("loop", "is_there"), [(diverging, True), (diverging_by_hand, False)])
+def test_steps_from_the_first_infinite_loss_on_have_a_forward_as_those_before(run, loop, is_there):
+    found = run(loop, budget=NOTHING)
+    events = [event_of(one) for one in found.recording.events if one.kind == "backward"]
+    assert [event.has_forward for event in events] == [is_there] * STEPS
 
 
 def test_without_a_budget_every_step_is_measured(run):
@@ -418,7 +447,7 @@ def test_an_exception_in_a_repeated_step_passes_and_is_recorded(run):
     assert dict(error.numbers)["freed"] == 1
 
 
-@pytest.mark.parametrize("budget", [None, NOTHING])
+@pytest.mark.parametrize("budget", some_on_push([None, NOTHING], 2))
 def test_calls_of_autograd_grad_in_a_row_are_one_event(run, budget):
     found = run(differentiating_again_and_again, budget=budget)
     assert len(found.events("grad")) == 2 * STEPS
@@ -443,7 +472,7 @@ def test_an_exception_that_the_script_catches_is_recorded_for_no_other_step(run)
     assert found.recording.evidence_of(WatchCost)[0].repeated > 15
 
 
-@pytest.mark.parametrize("budget", [None, NOTHING])
+@pytest.mark.parametrize("budget", some_on_push([None, NOTHING], 2))
 def test_one_of_many_calls_of_autograd_grad_that_raises_is_recorded(run, budget):
     def loop():
         model, x, y = network()

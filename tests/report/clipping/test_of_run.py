@@ -1,6 +1,7 @@
 """What is told of the clips that a script made."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,25 @@ def test_norms_are_those_before_the_clip_and_the_limit_is_told_with_its_line():
     assert [point.coefficient for point in section.points] == pytest.approx(expected)
     assert [point.step for point in section.cut] == [1, 2]
     assert not wrong(section)
+
+
+def test_a_norm_that_was_not_measured_is_none_of_the_non_finite_ones():
+    run, weights, optimizer = trained()
+    for norm in (0.2, 1.0, math.nan, 1.0, 2.0):
+        run.zero(optimizer)
+        run.backward(weights)
+        run.clip(weights, 0.5, norm=norm)
+        run.step(optimizer)
+    recording = run.recording()
+    events = tuple(
+        replace(event, numbers=tuple(one for one in event.numbers if one[0] != "norm"))
+        if event.step in (1, 3)
+        else event
+        for event in recording.events
+    )
+    (section,) = Clipping.of(replace(recording, events=events)).sections
+    assert [point.step for point in section.points] == [0, 2, 4]
+    assert [point.step for point in section.broken] == [2]
 
 
 def test_parameters_are_told_before_and_after():

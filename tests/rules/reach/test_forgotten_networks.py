@@ -116,6 +116,7 @@ def test_what_is_named_for_it_may_stay_as_it_is(tmp_path):
     assert levels(loop, tmp_path) == ["note"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("hidden", "level"), [(80, "error"), (120, "note")])
 def test_what_is_many_times_larger_may_stay_as_it_is(hidden, level, tmp_path):
     """The encoder has 412 elements, the others 1,372 and 2,052."""
@@ -172,6 +173,7 @@ class Tagger(nn.Module):
         return self.head(self.body(getattr(self, self.name)(tokens)))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "groups", "clear", "expected"),
     some_on_push(

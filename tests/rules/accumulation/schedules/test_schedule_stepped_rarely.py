@@ -1,0 +1,71 @@
+"""GS324, judged from loops as users write them."""
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, OneCycleLR, StepLR
+
+from tests.nightly import some_on_push
+from tests.rules import watching
+
+EPOCHS, BATCHES = 4, 6
+
+
+def trained(tmp_path, schedule, *, every=BATCHES, epochs=EPOCHS):
+    """Train with a schedule that is stepped after so many batches."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train():
+        scheduler = schedule(sgd)
+        for batch in range(1, epochs * BATCHES + 1):
+            loss = model(torch.randn(8, 4)).square().mean()
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+            if batch % every == 0:
+                scheduler.step()
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS324"]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    some_on_push(
+        [
+            lambda sgd: OneCycleLR(sgd, max_lr=0.1, total_steps=EPOCHS * BATCHES),
+            lambda sgd: OneCycleLR(sgd, max_lr=0.1, epochs=EPOCHS, steps_per_epoch=BATCHES),
+            lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS * BATCHES),
+            lambda sgd: LinearLR(sgd, total_iters=EPOCHS * BATCHES),
+        ],
+        2,
+    ),
+    ids=["cycle", "cycle by epochs", "cosine", "linear"],
+)
+def test_a_schedule_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path, schedule):
+    (found,) = trained(tmp_path, schedule)
+    assert found.severity == "warning"
+    assert found.location.source == "scheduler.step()"
+    evidence = dict(found.evidence)
+    assert evidence["steps_planned"] == evidence["steps"] == EPOCHS * BATCHES
+    assert evidence["scheduler_steps"] == EPOCHS - 1  # the last call comes after the last step
+
+
+@pytest.mark.parametrize(
+    ("schedule", "loop"),
+    some_on_push(
+        [
+            (lambda sgd: OneCycleLR(sgd, max_lr=0.1, total_steps=EPOCHS * BATCHES), {"every": 1}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS), {}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=2 * EPOCHS * BATCHES), {}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS * BATCHES), {"every": 3}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=3 * BATCHES), {"epochs": 3}),
+            (lambda sgd: StepLR(sgd, step_size=EPOCHS * BATCHES), {}),
+        ],
+        3,
+    ),
+    ids=["every batch", "of epochs", "cut short", "a third", "too few", "no length"],
+)
+def test_other_schedules_are_fine(tmp_path, schedule, loop):
+    assert not trained(tmp_path, schedule, **loop)
