@@ -202,15 +202,20 @@ def test_ranks_of_lightning_are_watched(tmp_path, strategy):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("how", ["debug", "notebook", "launch"])
+@pytest.mark.parametrize("how", ["debug", "notebook", "launch", "launched"])
 def test_ranks_of_accelerate_are_watched(tmp_path, how):
     pytest.importorskip("accelerate")
     script = tmp_path / "train.py"
     script.write_text(NOTEBOOK.replace("<port>", str(free_port())))
     launch = ("accelerate.commands.launch", "--multi_gpu", "--num_machines", "1")
     options = ("--num_processes", "2", "--mixed_precision", "no", "--dynamo_backend", "no")
-    command = ("-m", *launch, *options, "train.py") if how == "launch" else ("train.py", how)
-    bare, done = python(tmp_path, *command), run(tmp_path, *command)
+    launcher = ("-m", *launch, *options)
+    command = (*launcher, "train.py") if how.startswith("launch") else ("train.py", how)
+    bare = python(tmp_path, *command)
+    if how == "launched":  # the launcher starts gradscope
+        done = python(tmp_path, *launcher, "-m", "gradscope", "run", "--check", "train.py")
+    else:
+        done = run(tmp_path, *command)
     assert done.returncode == 1, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(bare.stdout.splitlines())
     assert done.stderr.count("error[GS802]") == 1

@@ -265,7 +265,7 @@ class RankWatch:
 
     def backward_ended(self) -> None:
         """Note that a backward has ended without an exception."""
-        self._collectives.backward_ended()
+        self._collectives.backward_ended(self._backward)
         found = self._reducers.backward_ended(self._called, self._backward)
         if self._passes < _PASSES:
             self.log.add(self._pass(found))
