@@ -174,9 +174,12 @@ def row_norms(matrix: Tensor) -> list[float]:
     """Return the Euclidean norm of each row."""
     if matrix.shape[1] <= CHUNK:
         by_row = torch.linalg.vector_norm(matrix, dim=1)
+    elif matrix.shape[1] % CHUNK == 0:
+        chunks = torch.linalg.vector_norm(matrix.view(len(matrix), -1, CHUNK), dim=2)
+        by_row = torch.linalg.vector_norm(chunks, dim=1, dtype=torch.float64)
     else:
-        chunks = [torch.linalg.vector_norm(c, dim=1) for c in matrix.split(CHUNK, dim=1)]
-        by_row = torch.linalg.vector_norm(torch.stack(chunks), dim=0, dtype=torch.float64)
+        parts = [torch.linalg.vector_norm(c, dim=1) for c in matrix.split(CHUNK, dim=1)]
+        by_row = torch.linalg.vector_norm(torch.stack(parts), dim=0, dtype=torch.float64)
     found: list[float] = by_row.tolist()
     low, high = SAFE_NORMS[matrix.dtype]
     if not all(low < norm < high for norm in found):
@@ -190,11 +193,11 @@ def row_norms(matrix: Tensor) -> list[float]:
     ]
 
 
-def row_nonzeros(matrix: Tensor, *, has_nan: bool) -> list[float]:
-    """Count the non-zero elements of each row (NaN is not zero)."""
+def nonzeros_of_moduli(moduli: Tensor, *, has_nan: bool) -> list[float]:
+    """Count the non-zero elements of each row (NaN is not zero), overwriting them."""
     if has_nan:  # the sign of NaN is 0
-        matrix = matrix.nan_to_num(nan=1.0)
-    counts: list[float] = matrix.sign().abs_().sum(dim=1).tolist()
+        moduli.nan_to_num_(nan=1.0)
+    counts: list[float] = moduli.sign_().sum(dim=1).tolist()
     return counts
 
 

@@ -20,6 +20,7 @@ from torch import nn
 from gradscope.target.wrappers import plain
 
 _frames = torch._C._dynamo.eval_frame
+_compiler, _cuda, _is_tracing = torch.compiler, torch.cuda, torch._C._is_tracing
 
 _Hook = TypeVar("_Hook", bound=Callable[..., object])
 
@@ -130,9 +131,9 @@ def is_traced() -> bool:
 
     It runs at every observed call. Therefore it is one function that only reads flags.
     """
-    if torch.compiler._is_compiling_flag or torch._C._is_tracing():
+    if _compiler._is_compiling_flag or _is_tracing():
         return True
-    return torch.cuda._initialized and is_in_cuda_graph()
+    return _cuda._initialized and is_in_cuda_graph()
 
 
 @unfollowed

@@ -22,8 +22,8 @@ from gradscope.capture.arithmetic import (
     exact_on_device,
     in_memory_order,
     long_norm,
+    nonzeros_of_moduli,
     norms_on_device,
-    row_nonzeros,
     row_norms,
     row_octaves,
     short_norms,
@@ -36,7 +36,6 @@ from gradscope.capture.reading import (
     is_in_memory,
     is_in_place,
     is_plain,
-    is_plain_float,
 )
 from gradscope.recording.records import GradientStat
 
@@ -172,17 +171,17 @@ class Measurer:
         except RuntimeError:  # inference tensors do not count versions
             self._add_part(key, tensor)
             return
-        self._hold(key, tensor, version)
-        # Only the thread of the CPU flushes: autograd runs another thread per device.
-        if self._held_elements > FLUSH_ELEMENTS and tensor.is_cpu:
-            self.flush()
+        self._hold(key, tensor, version, size)
 
-    def _hold(self, key: Key, tensor: Tensor, version: int) -> None:
-        if tensor.is_cpu:
-            self._held.append((key, tensor, version))
-            self._held_elements += tensor.numel()
-        else:
+    def _hold(self, key: Key, tensor: Tensor, version: int, size: int) -> None:
+        if not tensor.is_cpu:
             self._on_devices.append((key, tensor, version))
+            return
+        self._held.append((key, tensor, version))
+        self._held_elements += size
+        # Only the thread of the CPU flushes: autograd runs another thread per device.
+        if self._held_elements > FLUSH_ELEMENTS:
+            self.flush()
 
     def _add_part(self, key: Key, tensor: Tensor) -> None:
         try:
@@ -203,7 +202,7 @@ class Measurer:
         elif values.is_inference():
             values = values.clone()
         self._origins[key] = _Origin(stored, repeats, numel, numbers)
-        self._hold(key, values, values._version)
+        self._hold(key, values, values._version, values.numel())
 
     def flush(self) -> None:
         """Measure the gradients held in main memory, and release them."""
@@ -280,14 +279,15 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
         for position, tensor in enumerate(tensors):
             if tensor is None:
                 continue
-            if not tensor.is_cpu and tensor.numel() and is_plain_float(tensor):
-                on_devices.setdefault((tensor.device, tensor.dtype), []).append((position, tensor))
-            elif tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
-                measurer.add((position, 0), tensor.detach() if is_plain(tensor) else tensor)
+            dtype, is_readable = tensor.dtype, is_plain(tensor)
+            if not tensor.is_cpu and dtype in CALCULABLE and is_readable and tensor.numel():
+                on_devices.setdefault((tensor.device, dtype), []).append((position, tensor))
+            elif dtype not in SAFE_NORMS or not (tensor.is_cpu and is_readable):
+                measurer.add((position, 0), tensor.detach() if is_readable else tensor)
             # All short tensors cost one foreach call. Long ones are measured one by one.
             elif tensor.numel() <= HELD_ELEMENTS:
                 dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
-                short.setdefault(tensor.dtype, []).append((position, dense))
+                short.setdefault(dtype, []).append((position, dense))
             else:
                 result[position] = long_norm(in_memory_order(tensor))
         for position, norm in (*_short_norms(short.values()), *_device_norms(on_devices.values())):
@@ -320,8 +320,8 @@ def _measure_bucket(
     keys: list[Key], values: list[Tensor], origins: list[_Origin | None], *, magnitudes: bool
 ) -> _Bucket:
     matrix = as_matrix(values)
-    # amin and amax propagate NaN, and need no copy of the matrix as abs() would.
-    maxima: list[float] = torch.maximum(matrix.amin(dim=1).abs_(), matrix.amax(dim=1)).tolist()
+    moduli = matrix.abs()
+    maxima: list[float] = moduli.amax(dim=1).tolist()  # NaN if any element is
     broken = [row for row, maximum in enumerate(maxima) if not math.isfinite(maximum)]
     return _Bucket(
         keys=keys,
@@ -329,7 +329,7 @@ def _measure_bucket(
         origins=origins,
         norms=row_norms(matrix),
         maxima=maxima,
-        nonzeros=row_nonzeros(matrix, has_nan=bool(broken)),
+        nonzeros=nonzeros_of_moduli(moduli, has_nan=bool(broken)),
         nonfinite={row: count_nonfinite(values[row]) for row in broken},
         sample=_sample(matrix) if magnitudes else None,
         octaves=[] if magnitudes else [{}] * len(keys),

@@ -17,6 +17,7 @@ from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.store import load_recording
 from tests.jobs import free_port
 from tests.launch.conftest import ENVIRONMENT
+from tests.nightly import some_on_push
 
 LOOP = """
 import os, sys
@@ -201,15 +202,20 @@ def test_ranks_of_lightning_are_watched(tmp_path, strategy):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("how", ["debug", "notebook", "launch"])
+@pytest.mark.parametrize("how", ["debug", "notebook", "launch", "launched"])
 def test_ranks_of_accelerate_are_watched(tmp_path, how):
     pytest.importorskip("accelerate")
     script = tmp_path / "train.py"
     script.write_text(NOTEBOOK.replace("<port>", str(free_port())))
     launch = ("accelerate.commands.launch", "--multi_gpu", "--num_machines", "1")
     options = ("--num_processes", "2", "--mixed_precision", "no", "--dynamo_backend", "no")
-    command = ("-m", *launch, *options, "train.py") if how == "launch" else ("train.py", how)
-    bare, done = python(tmp_path, *command), run(tmp_path, *command)
+    launcher = ("-m", *launch, *options)
+    command = (*launcher, "train.py") if how.startswith("launch") else ("train.py", how)
+    bare = python(tmp_path, *command)
+    if how == "launched":  # the launcher starts gradscope
+        done = python(tmp_path, *launcher, "-m", "gradscope", "run", "--check", "train.py")
+    else:
+        done = run(tmp_path, *command)
     assert done.returncode == 1, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(bare.stdout.splitlines())
     assert done.stderr.count("error[GS802]") == 1
@@ -265,9 +271,10 @@ def test_a_rank_starts_no_ranks(monkeypatch):
     assert VARIABLE not in started(sys.executable, "-c", SHOW)[0]
 
 
-@pytest.mark.parametrize(
-    "flags", [(), ("-u",), ("-W", "ignore"), ("-Xutf8", "-uB"), ("-uWignore",)]
-)
+FLAGS = [(), ("-u",), ("-W", "ignore"), ("-Xutf8", "-uB"), ("-uWignore",)]
+
+
+@pytest.mark.parametrize("flags", some_on_push([pytest.param(flags) for flags in FLAGS], {3}))
 def test_options_of_the_interpreter_are_kept(tmp_path, flags):
     (tmp_path / "show.py").write_text(SHOW)
     plan = RankPlan(base=tmp_path / "x.gradscope", command="run", watch=WatchOptions())

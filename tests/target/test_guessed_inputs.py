@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.nightly import some_on_push
+
 MODELS = {
     "vectors": (
         """
@@ -151,7 +153,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_on_push(MODELS, 4))
 def test_inputs_are_guessed_and_said(workplace, name):
     text, options = MODELS[name]
     target = workplace.load(text)

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -45,6 +45,10 @@ class Window:
     """Line of the last reduction, `id` of the parameter or size of a flat tensor, norm, operation.
     """
 
+    late: dict[int, int | None] = field(default_factory=dict)
+    """By `id` of a parameter to whose gradient a backward has added after its reduction: the line
+    of the backward."""
+
     @property
     def is_by_hand(self) -> bool:
         """Whether the script may have reduced gradients itself."""
@@ -69,6 +73,10 @@ class Collectives:
         """By `id` of a parameter with a gradient: index of its entry."""
         self._weights: tuple[int, frozenset[int]] = (0, frozenset())
         """Number of entries, and addresses of their parameters."""
+        self._versions: dict[int, int] = {}
+        """By `id` of a parameter: version of its reduced gradient when the backward began."""
+        self._late_line: int | None = None
+        """Line of the last backward that added to reduced gradients."""
         self._waiting: dict[int, tuple[int | None, bool, str]] = {}
         """By sequence number of a node whose value a collective changed: its line, whether it is a
         single number, and the collective."""
@@ -192,6 +200,7 @@ class Collectives:
         if self._training.gradient_state.entries[self._positions[owner]].clipped:
             self._log.note("clipped-before", site, name)
         self.window.gradients.add(owner)
+        self.window.late.pop(owner, None)
         self._log.note("gradient-reduced", site, f"{name} {operation}")
         self.window.last = (site, owner, None, operation)
 
@@ -217,6 +226,7 @@ class Collectives:
 
     def backward_begins(self, root: object) -> None:
         """Look for values in a loss that a collective changed."""
+        self._versions = dict(self._reduced_versions())
         waiting, self._waiting = self._waiting, {}
         if not waiting or not isinstance(root, Tensor) or root.grad_fn is None:
             return
@@ -224,14 +234,37 @@ class Collectives:
             if _has(root.grad_fn, number):
                 self._log.note("loss-reduced" if is_number else "value-reduced", site, name)
 
-    def backward_ended(self) -> None:
-        """Note that gradients have arrived."""
+    def backward_ended(self, site: int | None) -> None:
+        """Note that gradients have arrived.
+
+        Args:
+            site: Line of the backward.
+        """
+        for owner, version in self._reduced_versions():
+            if self._versions.get(owner, version) != version:
+                # Lines of the first passes alone are known.
+                self._late_line = self._late_line if site is None else site
+                self.window.late[owner] = self._late_line
         self.window.has_backward, self._gradients = True, None
+
+    def _reduced_versions(self) -> Iterator[tuple[int, int]]:
+        """Yield the `id`s of parameters whose gradients were reduced, with versions of these."""
+        for owner in self.window.gradients:
+            entry = self._training.gradient_state.entries[self._positions[owner]]
+            parameter = entry.parameter()
+            if parameter is not None and parameter.grad is not None:
+                yield owner, parameter.grad._version
 
     def step_begins(self, optimizer: Optimizer) -> Window:
         """Return the window of the step that begins, and start the next one."""
         window, self.window, self._gradients = self.window, Window(), None
         self._note_summed()
+        if window.late:
+            late = [
+                window.late[key] for key in map(id, parameters_of(optimizer)) if key in window.late
+            ]
+            if late:
+                self._log.note("step-after-late-backward", late[0], "")
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
             held = list(parameters_of(optimizer))

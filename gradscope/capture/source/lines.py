@@ -1,6 +1,7 @@
 """Finds the line of code that calls into torch."""
 
 import os
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ _APPLY: CodeType | None = getattr(
 )
 """None if `Function.apply` is no Python function, as from torch 2.15 on."""
 
+_MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
+_HOOKS_DEPTH = 4
+"""Usual number of frames between a module's call and `Caller`: it spares looking at each."""
+
 NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
 """Whether torch exposes its sequence numbers, which are not public."""
 
@@ -32,12 +37,21 @@ sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr if NUMB
 _USERS, _TORCH, _MODULE, _GRADSCOPE = range(1, 5)
 
 
-def _kind_of_code(file: str) -> int:
-    if file == torch.nn.modules.module.__file__:
-        return _MODULE
-    if file.startswith(_PACKAGE):
-        return _GRADSCOPE
-    return _TORCH if file.startswith(_TORCHS) or is_standard(file) else _USERS
+class _Kinds(dict[str, int]):
+    """Owners of code by file, each found once."""
+
+    def __missing__(self, file: str) -> int:
+        if file == torch.nn.modules.module.__file__:
+            kind = _MODULE
+        elif file.startswith(_PACKAGE):
+            kind = _GRADSCOPE
+        else:
+            kind = _TORCH if file.startswith(_TORCHS) or is_standard(file) else _USERS
+        self[file] = kind
+        return kind
+
+
+_kinds = _Kinds()
 
 
 def is_standard(file: str) -> bool:
@@ -53,7 +67,7 @@ def is_users(code: CodeType) -> bool:
 
 def is_users_file(file: str) -> bool:
     """Return whether a file belongs neither to torch, the standard library nor gradscope."""
-    return _kind_of_code(file) == _USERS
+    return _kinds[file] == _USERS
 
 
 NO_NUMBER = 2**64 - 1
@@ -99,7 +113,6 @@ class Caller:
     """Finds the line that called into torch."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, int] = {}
         self.open_calls: list[OpenCall] = []
         """Modules whose forward is running, innermost last."""
         self.forward: Forward | None = None
@@ -110,11 +123,9 @@ class Caller:
 
         None for gradscope's own.
         """
-        kinds = self._kinds
         while frame is not None:
             code = frame.f_code
-            file = code.co_filename
-            kind = kinds[file] if file in kinds else self._kind(file)
+            kind = _kinds[code.co_filename]
             if kind != _TORCH:
                 if kind == _USERS:
                     return Line(code, frame.f_lineno)
@@ -132,17 +143,14 @@ class Caller:
         )
         return next(positions, None)
 
-    def line_of_module_call(self, frame: FrameType | None) -> Line | None:
-        """Return the line that called the module whose call is starting."""
-        while frame is not None and self._kind(frame.f_code.co_filename) == _MODULE:
+    def line_of_module_call(self) -> Line | None:
+        """Return the line that called the module whose call is starting, from a hook of torch's."""
+        frame: FrameType | None = sys._getframe(_HOOKS_DEPTH)
+        if frame is None or frame.f_code is not _MODULE_CALL:
+            frame = sys._getframe(2)
+        while frame is not None and _kinds[frame.f_code.co_filename] == _MODULE:
             frame = frame.f_back
         return self.line(frame)
-
-    def _kind(self, file: str) -> int:
-        kind = self._kinds.get(file)
-        if kind is None:
-            kind = self._kinds[file] = _kind_of_code(file)
-        return kind
 
     def line_of_apply(self, frame: FrameType | None) -> Line | None:
         """Return the line that called the custom function whose forward is running, if any."""

@@ -173,6 +173,7 @@ class CutTracker:
     def see_nodes(
         self,
         func: Callable[..., object],
+        name: str,
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
         result: object,
@@ -180,14 +181,15 @@ class CutTracker:
     ) -> None:
         """Observe a call that made nodes, from the first number to before the second."""
         if isinstance(result, tuple):
-            self._see_indices(func, args, result)
+            if name in _WITH_INDICES:
+                self._see_indices(name, args, result)
         elif isinstance(result, Tensor) and not result.requires_grad:
             self.see(func, args, kwargs, result)  # for example, argsort calls sort
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
                 cut = self.cuts[max(origin, ~origin)]
                 (cut.joins if origin >= 0 else cut.layer_joins).append(numbers)
-        if getattr(func, "__name__", "") in _SUMS:
+        if name in _SUMS:
             self._note_sum(args, numbers)
 
     def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
@@ -220,16 +222,12 @@ class CutTracker:
                 found |= origins
         return found
 
-    def _see_indices(
-        self, func: Callable[..., object], args: tuple[object, ...], result: object
-    ) -> None:
+    def _see_indices(self, name: str, args: tuple[object, ...], result: object) -> None:
         """Observe a call that returned several tensors, of which some may be indices."""
-        if getattr(func, "__name__", "") not in _WITH_INDICES:
-            return
         with DisableTorchFunction():
             indices = [tensor for tensor in _returned(result) if not tensor.requires_grad]
         if indices:
-            origin = self._note(func.__name__, "non-differentiable", edges(args))
+            origin = self._note(name, "non-differentiable", edges(args))
             for tensor in indices:
                 self._follow(tensor, frozenset({origin}))
 

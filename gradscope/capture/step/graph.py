@@ -38,8 +38,16 @@ def edges(value: object) -> list[Edge]:
         value = value[0]
     # Tensor attributes are torch functions too; active modes need not see these accesses.
     with DisableTorchFunction():
-        found = (value,) if type(value) is Tensor else _tensors(value)
-        return [_edge(tensor) for tensor in found if tensor.requires_grad and not is_old(tensor)]
+        if type(value) is Tensor:  # of nearly every module call
+            if not value.requires_grad or (value._is_view() and is_old(value)):
+                return []
+            node = value.grad_fn
+            return [_edge(value) if node is None else Edge(node, value.output_nr, None)]
+        return [
+            _edge(tensor)
+            for tensor in _tensors(value)
+            if tensor.requires_grad and not is_old(tensor)
+        ]
 
 
 def _tensors(value: object) -> Iterable[Tensor]:
@@ -65,12 +73,14 @@ def is_old(tensor: Tensor) -> bool:
 
 def _edge(tensor: Tensor) -> Edge:
     node = tensor.grad_fn
-    # A view made under `no_grad` has no `grad_fn`, but its base is part of the graph.
     # `grad_fn` and `output_nr` are how autograd identifies a tensor: several Python objects may
     # stand for one, and a later one may reuse the `id` of a freed one.
-    if node is None and tensor._is_view() and tensor._base is not None:  # made under no_grad
+    if node is not None:
+        return Edge(node, tensor.output_nr, None)
+    # A view made under `no_grad` has no `grad_fn`, but its base is part of the graph.
+    if tensor._is_view() and tensor._base is not None:
         return _edge(tensor._base)
-    return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)
+    return Edge(None, 0, tensor)
 
 
 def tensors(value: object, within: tuple[int, ...] = ()) -> Iterator[Tensor]:
@@ -196,13 +206,14 @@ def walk(root: Tensor) -> Graph:
     """Follow `next_functions` from a tensor's node to the leaves."""
     graph = Graph()
     index, nodes, operations = graph.index, graph.nodes, graph.operations
+    first_user, numbers, all_successors = graph.first_user, graph.numbers, graph.successors
     # A leaf has no `grad_fn`. The gradient edge is then its `AccumulateGrad` node, which autograd
     # keeps only weakly: without a graph that refers to it, a new one is made on each access.
     first, slot = torch.autograd.graph.get_gradient_edge(root)[:2]
     graph.root = (0, slot)
     index[first] = 0
     nodes.append(first)
-    graph.first_user.append(-1)
+    first_user.append(-1)
     for position, node in enumerate(nodes):  # the list grows during the loop
         successors = []
         for following, slot in node.next_functions:
@@ -213,17 +224,17 @@ def walk(root: Tensor) -> Graph:
             if number is None:
                 number = index[following] = len(nodes)
                 nodes.append(following)
-                graph.first_user.append(position)
+                first_user.append(position)
             else:
                 graph.met_again.add(number)
             successors.append((number, slot))
-        graph.successors.append(tuple(successors))
+        all_successors.append(tuple(successors))
         # torch makes a Python class per C++ node, but some nodes share a generic one.
         operation = type(node).__name__
         if operation in _UNNAMED:
             operation = node.name().rpartition("::")[2]
         sequence: int = node._sequence_nr()
-        graph.numbers.append(None if sequence == NO_NUMBER else sequence)
+        numbers.append(None if sequence == NO_NUMBER else sequence)
         if operation == _ACCUMULATE:
             # Of all nodes, only `AccumulateGrad` exposes the tensor that it belongs to.
             graph.leaves[len(operations)] = node.variable  # type: ignore[attr-defined]

@@ -5,11 +5,12 @@ the innermost call whose span contains its number.
 """
 
 import sys
-import threading
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -48,7 +49,7 @@ class ModuleCall:
     start: int
     inputs: list[Edge]
     end: int | None = None
-    outputs: list[Edge] = field(default_factory=list)
+    outputs: Sequence[Edge] = ()
 
 
 class ModuleTracker:
@@ -56,7 +57,7 @@ class ModuleTracker:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._handles: list[RemovableHandle] = []
         self._guards: dict[int, AbstractContextManager[None]] = {}
         self._open = caller.open_calls
@@ -90,26 +91,27 @@ class ModuleTracker:
     @untraced
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
         # Global hooks run in every thread, for example in those of `nn.DataParallel`.
-        if is_traced() or threading.get_ident() != self._thread:
+        if is_traced() or get_ident() != self._thread:
             return
+        line = self._caller.line_of_module_call()
         if type(module).__name__ == _WRAPPER:
-            wrapped_line = self._caller.line_of_module_call(sys._getframe(1))
-            self._lines_of_wrapped[id(module._orig_mod)] = wrapped_line
+            self._lines_of_wrapped[id(module._orig_mod)] = line
             return
         parent = self._open[-1].number if self._open else None
         if parent is None and not self.holds_all:
             self._begin_forward(module)
-        # The line of a wrapper is that of its inner call, whose own caller is inside torch.
-        line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
-        line = line or self._caller.line_of_module_call(sys._getframe(1))
+        if self._lines_of_wrapped:
+            # The line of a wrapper is that of its inner call, whose own caller is inside torch.
+            line = self._lines_of_wrapped.pop(id(module), None) or line
         # Global hooks get no keyword arguments before the forward, which may change them.
         inputs = edges(args or keyword_arguments(sys._getframe(1)))
-        self._open.append(OpenCall(len(self.calls), line, torch.is_grad_enabled()))
+        number = len(self.calls)
+        self._open.append(OpenCall(number, line, torch.is_grad_enabled()))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
         if not module.training and isinstance(module, _FAST):
             guard: AbstractContextManager[None] = DisableTorchFunction()
             guard.__enter__()
-            self._guards[len(self.calls) - 1] = guard
+            self._guards[number] = guard
 
     def _begin_forward(self, model: nn.Module) -> None:
         """Hold the tensors of the starting call, and release those of an old one."""
@@ -135,7 +137,7 @@ class ModuleTracker:
         args: tuple[object, ...],
         *kwargs_and_output: Any,  # noqa: ANN401
     ) -> None:
-        if is_traced() or threading.get_ident() != self._thread:
+        if is_traced() or get_ident() != self._thread:
             return
         if type(module).__name__ == _WRAPPER:
             return

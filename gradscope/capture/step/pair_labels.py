@@ -20,6 +20,7 @@ _MARGIN_LOSSES = {
 _CROSS_ENTROPY = "cross_entropy"
 _DIFFERENCES = frozenset({"__rsub__", "rsub", "sub", "subtract"})
 _FLOORS = frozenset({"clamp", "clamp_min", "clip", "relu"})
+_HINGES = _DIFFERENCES | _FLOORS
 _MOST_ROWS = 4_096
 """Maximum number of rows of similarities that are read."""
 _LEAST_ROWS = 4
@@ -50,7 +51,7 @@ class ZeroLabels(NamedTuple):
 class PairLabelObserver:
     """Finds such losses: functions of torch, and a hinge by hand, `clamp(1 - labels * scores)`."""
 
-    names = frozenset({*_MARGIN_LOSSES, _CROSS_ENTROPY, "mul", *_DIFFERENCES, *_FLOORS})
+    names = _HINGES | {*_MARGIN_LOSSES, _CROSS_ENTROPY, "mul"}
 
     def __init__(self) -> None:
         self.own: list[OwnSimilarities] = []
@@ -64,13 +65,13 @@ class PairLabelObserver:
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> bool:
         """Return whether a call may be part of such a loss."""
+        if name in _HINGES and not self._products:  # of most calls
+            return False
         if not torch.is_grad_enabled() or len(self.own) + len(self.zeros) >= _MOST:
             return False
-        if name in _MARGIN_LOSSES or name == _CROSS_ENTROPY:
-            return True
-        if name == "mul":
-            return len(args) == 2 and all(isinstance(one, Tensor) for one in args)
-        return any(self._is_known(one) for one in args[:2])
+        if name in _HINGES:
+            return any(map(self._is_known, args[:2]))
+        return name != "mul" or (len(args) == 2 and all(isinstance(one, Tensor) for one in args))
 
     def see(
         self,

@@ -50,8 +50,12 @@ class Observers:
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> list[Observer]:
         """Return the observers of a call with one of these names."""
-        observers = [self._observers[position] for position in self._positions[name]]
-        return [observer for observer in observers if observer.wants(name, args, kwargs)]
+        observers = []
+        for position in self._positions[name]:
+            observer = self._observers[position]
+            if observer.wants(name, args, kwargs):
+                observers.append(observer)
+        return observers
 
 
 @cache
@@ -112,7 +116,9 @@ class SiteMode(TorchFunctionMode):
             # `Function.apply` makes its node after the forward, outside of any torch function.
             if of_apply is None and hands_on_input(func, args):
                 of_apply = self._caller.line(frame)
-            self._note(self._next, start, of_apply)
+            self.starts.append(self._next)
+            self.ends.append(start)
+            self.lines.append(of_apply)
             self._next = start
         return start
 
@@ -137,27 +143,24 @@ class SiteMode(TorchFunctionMode):
         """
         end = sequence_number()
         line = None
+        name = getattr(func, "__name__", "")
         # The counter moves only if autograd made a node: comparing it costs less than a search in
         # the result for new `grad_fn`s, and sees in-place operations too.
         if end != start:
             line = self._caller.line(frame)
-            self._note(start, end, line)
+            self.starts.append(start)
+            self.ends.append(end)
+            self.lines.append(line)
             self._next = end
-            self._cuts.see_nodes(func, args, kwargs, result, (start, end))
+            self._cuts.see_nodes(func, name, args, kwargs, result, (start, end))
         else:
             self._cuts.see(func, args, kwargs, result)
-        name = getattr(func, "__name__", "")
         if name in self._observed:
             for observer in self._observers.of(name, args, kwargs):
                 line = line or self._caller.line(frame)
                 observer.see(name, args, kwargs, result, line)
         elif name == "register_hook":
             self.hooked += edges(args[:1])
-
-    def _note(self, start: int, end: int, line: Line | None) -> None:
-        self.starts.append(start)
-        self.ends.append(end)
-        self.lines.append(line)
 
     def find(self, sequence: int) -> Line | None:
         """Return the line that made the node with this number."""

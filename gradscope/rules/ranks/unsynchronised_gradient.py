@@ -41,6 +41,10 @@ _WAYS = {
         "the last backward before the step runs under no_sync(): its gradients are not averaged",
         "leave no_sync() for the last micro-batch, its forward included",
     ),
+    "step-after-late-backward": (
+        "a backward adds to gradients that the script has reduced already",
+        "reduce the gradients after the last backward before the step",
+    ),
     _UNREDUCED: (
         "FSDP2 has not reduced gradients of the last backward when the step runs",
         "call set_requires_gradient_sync(True) before the forward of the last micro-batch",
@@ -55,8 +59,9 @@ class UnsynchronisedGradient(Rule):
     What it finds:
         A forward around DDP, by `.module` or by a method; a parameter that was added, replaced or
         unfrozen after wrapping, which the reducer does not know; `no_sync` around the last backward
-        before a step; a parameter that no wrapper holds in a job that reduces the others. As a
-        warning, an embedding that stages of a pipeline tie and that each trains alone.
+        before a step; a parameter that no wrapper holds in a job that reduces the others; a second
+        backward after the script has reduced the gradients. As a warning, an embedding that stages
+        of a pipeline tie and that each trains alone.
 
     Why it matters:
         Each rank updates its replica by the gradients of its own batch. The replicas drift apart,

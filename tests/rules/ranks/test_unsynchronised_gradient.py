@@ -219,6 +219,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_tied_embedding_that_stages_train_apart_is_found(jobs, tmp_path):
     finding = found(jobs, TIED, tmp_path, "GS802")
     assert finding.severity == "warning"
@@ -241,3 +242,32 @@ def test_a_tied_embedding_that_stages_train_apart_is_found(jobs, tmp_path):
 )
 def test_embeddings_of_stages_are_healthy(jobs, tmp_path, healthy):
     clean(jobs, healthy, tmp_path)
+
+
+AFTERWARDS = """
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+def average():
+    for one in model.parameters():
+        dist.all_reduce(one.grad)
+        one.grad /= world
+for step in range(12):
+    x, y = batch()
+    loss, penalty = model.loss(x, y), model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    average()
+    (0.1 * penalty).backward()  # FAULT
+    <then>
+    optimizer.step()
+"""
+
+
+def test_a_backward_after_the_reduction_is_found(jobs, tmp_path):
+    finding = found(jobs, AFTERWARDS.replace("<then>", "pass"), tmp_path, "GS802")
+    assert finding.location.source == "(0.1 * penalty).backward()  # FAULT"
+
+
+@pytest.mark.nightly
+def test_a_reduction_after_each_backward_is_healthy(jobs, tmp_path):
+    clean(jobs, AFTERWARDS.replace("<then>", "average()"), tmp_path)
