@@ -71,13 +71,14 @@ def _position(starts: list[int], offset: int) -> Position:
 
 
 def applied(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits that do not overlap."""
+    """Return a text with edits that do not overlap; lines at one position stay in order."""
     starts = _line_starts(text)
 
     def offset(position: Position) -> int:
         return starts[position.line - 1] + position.column - 1
 
-    for edit in sorted(edits, key=lambda one: one.start, reverse=True):
+    ordered = sorted(edits, key=lambda one: one.start)
+    for edit in ordered[::-1]:
         text = text[: offset(edit.start)] + edit.replacement + text[offset(edit.end) :]
     return text
 
@@ -101,12 +102,23 @@ def line_before(file: str, line: int, edits: Iterable[Edit]) -> int:
 
 
 def overlap(edits: Iterable[Edit]) -> bool:
-    """Return whether two edits change the same characters, or insert at the same position."""
+    """Return whether two edits change the same characters, or insert at the same position.
+
+    Whole lines may be inserted at the same position.
+    """
     ordered = sorted(set(edits), key=lambda one: (one.file, one.start, one.end))
     return any(
-        before.file == after.file and (before.end > after.start or before.start == after.start)
+        before.file == after.file
+        and (before.end > after.start or before.start == after.start)
+        and not (before.start == after.start and _is_line(before) and _is_line(after))
         for before, after in pairwise(ordered)
     )
+
+
+def _is_line(edit: Edit) -> bool:
+    """Return whether an edit only inserts whole lines."""
+    is_whole = edit.start.column == 1 and edit.replacement.endswith(("\n", "\r"))
+    return edit.start == edit.end and is_whole
 
 
 def by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:

@@ -195,7 +195,16 @@ cut(
     "copies", "return self.fc(torch.tensor([r.sum() for r in self.a(x)])[:, None] + x)",
     "return self.fc(torch.stack([r.sum() for r in self.a(x)])[:, None] + x)",
 )  # fmt: skip
-cut("two_cuts", "return self.fc(self.a(x).detach() + self.b(x).detach())", None)
+cut(
+    "two_cuts", "return self.fc(self.a(x).detach() + self.b(x).detach())",
+    "return self.fc(self.a(x) + self.b(x))",
+)  # fmt: skip
+cut(
+    "two_data", "h = (self.a( x ).data - 2*self.b(x) .data); return self.fc(h)",
+    "h = (self.a( x ) - 2*self.b(x)); return self.fc(h)",
+)  # fmt: skip
+cut("data_of_an_input", "return self.fc(self.a(x).data + (x * 2).data)", None)
+cut("nested_data", "return self.fc(self.b(self.a(x).data).data)", None)
 cut("block", "with torch.no_grad(): h = self.a(x)\n        return self.fc(h)", None)
 cut("number", "return self.fc(x * self.a(x).mean().item())",
     "return self.fc(x * self.a(x).mean())",

@@ -67,6 +67,15 @@ def test_edits_overlap_if_they_change_the_same_characters(first, second, expecte
     assert overlap([edits[0], edits[0]]) is False  # two findings with the same fix
 
 
+def test_whole_lines_at_one_position_do_not_overlap_and_stay_in_order():
+    lines = [edit((2, 1), (2, 1), "a()\n"), edit((2, 1), (2, 1), "b()\n")]
+    assert not overlap(lines)
+    assert applied("one\ntwo\n", lines) == "one\na()\nb()\ntwo\n"
+    assert applied("one\ntwo\n", lines[::-1]) == "one\nb()\na()\ntwo\n"
+    assert overlap([lines[0], edit((2, 1), (2, 4), "b()")])
+    assert overlap([edit((2, 2), (2, 2), "a\n"), edit((2, 2), (2, 2), "b\n")])
+
+
 def test_lines_of_an_edited_file_are_mapped_back():
     before = "a\nb\nc\nd\ne\n"
     after = "a\nnew\nb\nd2\nd3\ne\n"

@@ -240,7 +240,7 @@ def _caption(
     else:
         yield "A row is a parameter, in the order of the model."
     if prefix:
-        yield f"Each name begins with {shortened(printable(prefix), 60)}, which is omitted."
+        yield f"Names omit the common prefix {shortened(printable(prefix), 60)}"
     widest = found[0].widest
     if widest > 1:
         yield (

@@ -31,9 +31,27 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if operation is None:
         yield source.edits(_not_reentrant(source, line) or with_gradient(source, line))
         return
-    for changes in only(_found(source, line, str(operation))) or ():
+    places = list(_found(source, line, str(operation)))
+    if len(places) > 1 and operation in ("data", "detach"):
+        if several := _of_all(source, places, finding):
+            yield source.edits(several)
+        return
+    for changes in only(places) or ():
         if changes:
             yield source.edits(changes)
+
+
+def _of_all(source: SourceFile, places: list[list[Changes]], finding: Finding) -> Changes:
+    """Return the changes of all cuts of a line; none unless each cuts a module of the finding."""
+    changes = [only(place) for place in places]
+    merged = {node: new for one in changes if one for node, new in one.items()}
+    codes = [source.code(node) for node in merged]
+    calls = {f".{part}(" for name in finding.parameters for part in name.split(".")[:-1]}
+    are_named = all(any(call in code for call in calls) for code in codes)
+    is_nested = any(
+        one in other for at, one in enumerate(codes) for to, other in enumerate(codes) if at != to
+    )
+    return merged if len(merged) == len(places) and are_named and not is_nested else {}
 
 
 def _not_reentrant(source: SourceFile, line: int) -> Changes:

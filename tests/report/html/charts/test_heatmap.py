@@ -221,7 +221,7 @@ def test_names_of_all_kinds_have_rows_of_their_own():
 def test_what_all_names_begin_with_is_left_out_of_them():
     chart = heatmap(report_of(network(2, lambda step, block: 1.0)))
     assert trace(shown(chart), "gradient norm")["y"] == ["0.weight", "1.weight", "2.weight"]
-    assert "begins with net.blocks., which is omitted" in chart.caption
+    assert "Names omit the common prefix net.blocks. " in chart.caption
 
 
 @pytest.mark.parametrize(

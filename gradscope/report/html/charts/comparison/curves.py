@@ -58,7 +58,8 @@ def _caption(comparison: Comparison) -> Iterator[str]:
             text = parting_text(curve, position, comparison)
             if text and curve.kind == "loss":
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
-                yield f"The loss{of} of {side.letter} {text}."
+                verb = " is" if text.startswith("equal") else ""
+                yield f"The loss{of} of {side.letter}{verb} {text}."
     if any(_beyond(parting) is not None for one in comparison.curves for parting in one.partings):
         yield "A diamond marks where a side first exceeds the tolerance."
 
