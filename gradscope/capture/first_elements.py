@@ -1,7 +1,6 @@
 """Reads the first elements of a tensor at the cost of a comparison."""
 
 from ctypes import Array, c_char
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -9,6 +8,7 @@ from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
 from gradscope.capture.reading import CALCULABLE, is_in_memory
+from gradscope.capture.tensor_references import TensorRef
 
 
 class FirstElements:
@@ -27,7 +27,7 @@ class FirstElements:
 
     def __init__(self, tensor: Tensor, most: int) -> None:
         with DisableTorchFunction():
-            self._tensor, self._dtype = ref(tensor), tensor.dtype
+            self._tensor, self._dtype = TensorRef(tensor), tensor.dtype
             self.count = min(tensor.numel(), most)
             self.size = self.count * tensor.itemsize
             """Number of bytes."""

@@ -17,11 +17,12 @@ from torch.nn.modules.module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch.utils.weak import WeakIdKeyDictionary
 
 from gradscope.capture.compiler import follow_original, is_traced, unfollowed, untraced
 from gradscope.capture.interpreter import uncounted
 from gradscope.capture.source.lines import INSTALLED, Caller, Line
+from gradscope.capture.tensor_references import allow_swaps, by_tensor
 
 
 class Initialisation(NamedTuple):
@@ -44,7 +45,7 @@ class _Place(NamedTuple):
 class Initialisations:
     """The last initialization of each tensor."""
 
-    _parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    _parameters: WeakIdKeyDictionary = field(default_factory=by_tensor)
     _storages: dict[_Place, Initialisation] = field(default_factory=dict)
     """By elements: for tensors such as `layer.weight.data`, which are freed at once."""
 
@@ -158,9 +159,9 @@ class Definitions:
     """By module: the line that called the function in which it was registered first."""
     replacements: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
     """By module that replaced another one under the same name: the line."""
-    parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    parameters: WeakIdKeyDictionary = field(default_factory=by_tensor)
     """By parameter: its first `Registration`."""
-    replaced: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
+    replaced: WeakIdKeyDictionary = field(default_factory=by_tensor)
     """By parameter that was replaced in a module: its last `Replacement`."""
     optimizers: WeakKeyDictionary[torch.optim.Optimizer, Construction] = field(
         default_factory=WeakKeyDictionary
@@ -193,6 +194,7 @@ class Definitions:
 @contextmanager
 def watch_definitions() -> Iterator[Definitions]:
     """Record the lines of definitions made while the block runs."""
+    allow_swaps()
     watch = _Watch()
     handles = (
         register_module_module_registration_hook(watch.note_module),

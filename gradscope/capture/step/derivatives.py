@@ -1,7 +1,6 @@
 """Observes what a script does with derivatives that it computes in the forward."""
 
 import math
-import weakref
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Line
+from gradscope.capture.tensor_references import TensorRef
 
 _STRAIGHT = frozenset(
     {
@@ -68,7 +68,7 @@ class DerivativeObserver:
     def __init__(self) -> None:
         self.zeros: list[ZeroDerivative] = []
         self.partial: list[PartialNorm] = []
-        self._followed: dict[int, tuple[weakref.ref[Tensor], _Followed]] = {}
+        self._followed: dict[int, tuple[TensorRef[Tensor], _Followed]] = {}
 
     def wants(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
@@ -131,7 +131,7 @@ class DerivativeObserver:
             self._follow(result, _Followed(known.shape, step))
 
     def _follow(self, tensor: Tensor, known: _Followed) -> None:
-        self._followed[id(tensor)] = weakref.ref(tensor), known
+        self._followed[id(tensor)] = TensorRef(tensor), known
 
     def _known(self, tensor: object) -> _Followed | None:
         known = self._followed.get(id(tensor))

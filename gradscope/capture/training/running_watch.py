@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from gradscope.capture.compiler import is_traced, unfollow_package
 from gradscope.capture.ranks.sync_checks import SyncChecks
 from gradscope.capture.ranks.watch import RankWatch
+from gradscope.capture.tensor_references import allow_swaps
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.given import GivenObjects, compiled_models
@@ -108,6 +109,7 @@ class RunningWatch:
 
     def _install(self) -> None:
         unfollow_package()
+        allow_swaps()
         patches = self._patches
         # `Tensor.backward`, `autograd.backward` and `autograd.grad` all end in this function. Hooks
         # would see a backward only from inside, after it has started, and not how it was called.

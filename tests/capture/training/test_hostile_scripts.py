@@ -55,6 +55,30 @@ def test_what_is_patched_looks_as_before(watch, model):
     assert vars(copy.deepcopy(model)).keys() == vars(nn.Linear(3, 2)).keys()
 
 
+@pytest.fixture(name="swapping")
+def _swapping():
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.usefixtures("swapping")
+def test_torch_swaps_the_tensors_of_parameters(watch, model):
+    """`Module.to` does so with models that `fully_shard` has sharded."""
+    train(model, 3)
+    old = ref(model.weight)
+    with pytest.raises(RuntimeError, match="swap"):  # for the script's own reference
+        model.double()
+    del old
+    model.double()
+    assert model.weight.dtype == torch.float64
+    model.float()
+    train(model, 2)
+    watch.stop()
+    model.double()
+    assert watch.steps == 5
+
+
 def test_exceptions_pass_through_and_the_next_step_is_observed(watch, model):
     class Broken(torch.autograd.Function):
         @staticmethod

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
-from weakref import ref
 
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.reading import few_numbers, is_plain
+from gradscope.capture.tensor_references import TensorRef
 from gradscope.capture.training.steps.writer import Measured
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Sentinels:
     """One gradient per optimizer, and one weight, that are checked in each repeated step."""
 
     def __init__(self) -> None:
-        self._gradients: dict[int, ref[Tensor]] = {}
+        self._gradients: dict[int, TensorRef[Tensor]] = {}
         """By optimizer: a parameter whose gradient shows whether all are finite."""
         self._moving: _Moving | None = None
 
@@ -59,7 +59,10 @@ class Sentinels:
     def watch_weight(self, parameter: Tensor) -> None:
         """Check a parameter in order to detect manual changes of the weights."""
         # `p.data -= …` writes through an alias that has a version counter of its own.
-        before, now = self._moving, _Moving(ref(parameter), parameter._version, _total(parameter))
+        before, now = (
+            self._moving,
+            _Moving(TensorRef(parameter), parameter._version, _total(parameter)),
+        )
         same = before is not None and before.parameter() is parameter
         now.is_silent = same and before is not None and before.version == now.version
         self._moving = now
@@ -99,7 +102,7 @@ class Sentinels:
 class _Moving:
     """A parameter that the script itself changes in each step."""
 
-    parameter: ref[Tensor]
+    parameter: TensorRef[Tensor]
     version: int
     total: float
     """Sum of its elements."""

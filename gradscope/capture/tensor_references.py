@@ -1,0 +1,52 @@
+"""Weak references to tensors of the script, which do not keep torch from swapping the tensors."""
+
+import weakref
+from typing import TypeVar
+
+import torch.utils
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary, WeakIdRef
+
+_Referenced = TypeVar("_Referenced", bound=Tensor)
+
+
+class TensorRef(weakref.ref[_Referenced]):
+    """A weak reference of gradscope's to a tensor."""
+
+    __slots__ = ()
+
+
+class _KeyRef(WeakIdRef):
+    """A weak reference of gradscope's to a tensor that is a key."""
+
+    __slots__ = ()
+
+
+def by_tensor() -> WeakIdKeyDictionary:
+    """Return an empty dictionary whose keys are tensors, referenced weakly."""
+    return WeakIdKeyDictionary(ref_type=_KeyRef)
+
+
+class _References:
+    """The module `weakref`, without gradscope's own references."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(weakref, name)
+
+    @staticmethod
+    def getweakrefs(thing: object) -> list[object]:
+        """Return the weak references to an object, but for gradscope's."""
+        found = weakref.getweakrefs(thing)
+        return [one for one in found if not isinstance(one, TensorRef | _KeyRef)]
+
+
+def allow_swaps() -> None:
+    """Hide gradscope's references from `torch.utils.swap_tensors`, once for the process.
+
+    It refuses tensors that are referenced weakly. `Module.to` swaps the parameters of a model that
+    was sharded by `fully_shard`, and so does `load_state_dict` on demand. A swapped tensor stays
+    the same Python object: gradscope's references remain right. Some outlive a recording, until
+    Python collects them, so that this is not undone.
+    """
+    if not isinstance(vars(torch.utils)["weakref"], _References):
+        vars(torch.utils)["weakref"] = _References()
