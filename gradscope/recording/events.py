@@ -68,10 +68,11 @@ class BackwardStart(Event):
 
 
 class AverageEvent(Event):
-    """A line that averages tensors with the weights by the same factors in several steps."""
+    """A line that averages tensors with the weights by the same factors."""
 
     __slots__ = ()
     kinds = ("average",)
+    lost: Flag = Flag("whether the average is computed and stored nowhere")
     own: Number = Number("number that it multiplies the average with before it adds the rest")
     tensors: Count = Count("tensors that it averages")
 

@@ -135,7 +135,9 @@ class ScriptCaptures:
             stepped = list(parameters)
             self._window.note_step(stepped, location.inner)
             self._training.shared_weights.averaged(self._window.capture.averages.of(stepped))
-            self._training.wrong_averages.see(self._window.capture.averages.averages(stepped))
+            averages = self._window.capture.averages
+            self._training.wrong_averages.see(averages.averages(stepped))
+            self._training.wrong_averages.see_computed(averages.computed(stepped))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
             self._training.unvarying_results.stepped(self._window.capture.unvarying)
         is_full = self._window is not None and self._window.is_full

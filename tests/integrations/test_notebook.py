@@ -12,9 +12,6 @@ from tests.nightly import some_on_push
 
 pytestmark = pytest.mark.nightly  # a kernel takes as long as a hundred tests
 
-pytest.importorskip("ipykernel")
-pytest.importorskip("nbconvert")
-
 SETUP = """\
 import torch, gradscope
 from torch import nn
@@ -51,6 +48,8 @@ CELLS = {
 @pytest.fixture(scope="module", name="outputs")
 def _outputs(tmp_path_factory):
     """Return the outputs of the cells by name, each as stream text and as HTML."""
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("nbconvert")
     folder = tmp_path_factory.mktemp("notebook")
     kernel = folder / "kernels" / "here" / "kernel.json"
     kernel.parent.mkdir(parents=True)

@@ -81,6 +81,8 @@ class SelfAverageObserver:
         """Lines that also average other tensors."""
         self._averages: dict[Line, dict[tuple[Memory, Memory], float]] = {}
         """By line, and by the memory that is written and the other: the factor of the first."""
+        self._computed_averages: dict[Line, dict[tuple[Memory, Memory], float]] = {}
+        """The same of sums that are computed, whether or not they are written somewhere."""
         self._calls = 0
 
     def wants(
@@ -114,6 +116,7 @@ class SelfAverageObserver:
             made = self._computed(name, args, given)
             if made is not None:
                 self._sums[id(result)] = weakref.ref(result), made
+                self._note_computed(line, made)
 
     def of(self, parameters: Iterable[Tensor]) -> Iterator[SelfAverage]:
         """Yield the lines that average nothing but parameters with themselves."""
@@ -125,20 +128,19 @@ class SelfAverageObserver:
 
     def averages(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
         """Yield the lines that average other tensors with parameters, by one pair of factors."""
-        held = {memory for one in parameters if (memory := _memory_of(one)) is not None}
-        for line, factors in self._averages.items():
-            own = [
-                factor
-                for (kept, other), factor in factors.items()
-                if other in held and kept not in held
-            ]
-            if own and math.isclose(min(own), max(own), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
-                yield Average(line, len(own), own[0])
+        return _averages(self._averages, parameters)
+
+    def computed(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
+        """Yield the lines that compute such averages, which may write them nowhere."""
+        return _averages(self._computed_averages, parameters)
 
     def close(self) -> None:
         """Forget everything."""
-        for one in (self._sums, self._scaled, self._found, self._others, self._averages):
+        self._sums.clear()
+        for one in (self._scaled, self._found, self._others):
             one.clear()
+        self._averages.clear()
+        self._computed_averages.clear()
 
     def _write(
         self,
@@ -179,6 +181,15 @@ class SelfAverageObserver:
         (other,) = written.factors.keys() - {memory}
         if math.isclose(sum(written.factors.values()), 1, rel_tol=_ROUNDING):
             self._averages.setdefault(line, {})[memory, other] = written.factors[memory]
+
+    def _note_computed(self, line: Line | None, made: _Sum) -> None:
+        """Note a sum of two memories whose factors add up to 1."""
+        if line is None or len(made.factors) != 2:
+            return
+        (one, factor), (other, rest) = made.factors.items()
+        if math.isclose(factor + rest, 1, rel_tol=_ROUNDING):
+            known = self._computed_averages.setdefault(line, {})
+            known[one, other], known[other, one] = factor, rest
 
     @staticmethod
     def _factor(
@@ -225,6 +236,21 @@ class SelfAverageObserver:
             return known[1]
         memory = _memory_of(tensor)
         return None if memory is None else _Sum({memory: 1.0}, 1)
+
+
+def _averages(
+    lines: Mapping[Line, Mapping[tuple[Memory, Memory], float]], parameters: Iterable[Tensor]
+) -> Iterator[Average]:
+    """Yield the lines whose averages of other memory with parameters have one pair of factors."""
+    held = {memory for one in parameters if (memory := _memory_of(one)) is not None}
+    for line, factors in lines.items():
+        own = [
+            factor
+            for (kept, other), factor in factors.items()
+            if other in held and kept not in held
+        ]
+        if own and math.isclose(min(own), max(own), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            yield Average(line, len(own), own[0])
 
 
 def _written(

@@ -112,7 +112,8 @@ class GrowingGraph(Rule):
     ) -> Iterator[Finding]:
         """Yield a finding if the passes of a line go through more and more, or the same again."""
         cause = _Cause(passes=passes, carrier=carrier)
-        positions = _reaching_back(passes)
+        always = _reaching_back(passes)
+        positions = always or _before_reset(passes, carrier)
         counts = (passes[position].nodes for position in positions)
         nodes = [count for count in counts if count is not None]
         context.measured(
@@ -131,9 +132,11 @@ class GrowingGraph(Rule):
                 last=nodes[-1],
                 counts=len(nodes),
                 passes=positions[-1] - positions[0],
+                lasts=_last_older(passes) - positions[0],
+                is_reset=not always,
             )
             yield self._growth(context, growth, cause, step=passes[positions[0]].step)
-        elif all(passes[position].outdated for position in positions[1:]):
+        elif always and all(passes[position].outdated for position in always[1:]):
             yield self._outdated(context, cause)
 
     def _outdated(self, context: RuleContext, cause: "_Cause") -> Finding:
@@ -171,12 +174,12 @@ class GrowingGraph(Rule):
             context,
             message=(
                 f"{what}: from {growth.first:,.0f} to {growth.last:,.0f} nodes "
-                f"in {growth.passes:,} passes"
+                f"in {growth.passes:,} passes{', before it starts anew' * growth.is_reset}"
             ),
             remedy=_remedy(carrier),
             site=cause.site,
             related=cause.related(context, "this backward goes through all of them"),
-            severity="error" if growth.passes >= self.error_passes else "warning",
+            severity="error" if growth.lasts >= self.error_passes else "warning",
             evidence={
                 "carried": None if carrier is None else carrier.subject,
                 "nodes_first": growth.first,
@@ -218,12 +221,16 @@ class GrowingGraph(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Growth:
-    """The first and the last node count, and the number of passes between."""
+    """The first and the last node count that rise, and the number of passes between."""
 
     first: float
     last: float
     counts: int
     passes: int
+    lasts: int
+    """Number of passes from the first count that reaches back to the last one."""
+    is_reset: bool
+    """Whether the graph starts anew later on, as the sum of an epoch does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +290,30 @@ def _reaching_back(passes: Sequence[BackwardEvent]) -> list[int]:
     older = [position for position in counted if passes[position].older]
     is_let_go = bool(older) and any(position > older[0] for position in set(counted) - set(older))
     return [] if is_let_go else older
+
+
+def _before_reset(passes: Sequence[BackwardEvent], carrier: CarriedEvent | None) -> list[int]:
+    """Return the indices of the first counts that include an earlier step, while they rise.
+
+    There are none unless the loss itself is a sum that is carried from step to step.
+    """
+    if carrier is None or not carrier.sum or carrier.subject != passes[0].subject:
+        return []
+    found: list[int] = []
+    most = 0.0
+    for position, one in enumerate(passes):
+        if one.nodes is None:
+            continue
+        if found and (not one.older or one.nodes < most):
+            break
+        if one.older:
+            found.append(position)
+            most = one.nodes
+    return found
+
+
+def _last_older(passes: Sequence[BackwardEvent]) -> int:
+    return max(position for position, one in enumerate(passes) if one.older)
 
 
 def _grows(nodes: Sequence[float]) -> bool:

@@ -1,4 +1,4 @@
-"""GS328: averages of the weights that move away from them, or whose two factors are swapped."""
+"""GS328: averages of the weights that run away, are almost copies, or are not stored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,24 +14,28 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongWeightAverage(Rule):
-    """A moving average of the weights runs away from them, or is almost a copy of them.
+    """A moving average of the weights runs away, is almost a copy, or is never stored.
 
     What it finds:
         `average.add_((average - weight) * (1 - decay))`, which adds the gap where it should take it
         away. And `target = (1 - tau) * weight + tau * target` with a small `tau`: its factors are
-        swapped.
+        swapped. And `average = average * decay + weight * (1 - decay)` in a loop over both, which
+        gives a new value to the loop's variable and leaves the average as it was.
 
     Why it matters:
         An average that moves away multiplies its distance from the weights in every step and grows
         without bound. The training looks normal, and the saved average is useless. A target with
-        swapped factors takes over each step of the network, and holds nothing still.
+        swapped factors takes over each step of the network, and holds nothing still. An average
+        that is not stored remains the random network of the start.
 
     How it is measured:
         In captured steps the rule follows sums of multiples of tensors that are computed outside of
         the graph. It looks at lines that write `a` times its own content and `1 - a` times a
         parameter of the optimizer to a tensor that is no such parameter. `a` is above 1, which is
         an error, or above 0 and at most `least_kept`. It has to be the same for all tensors, and in
-        two captured steps, as the factor of an average that warms up grows.
+        two captured steps, as the factor of an average that warms up grows. An average that is
+        computed and not written is lost if its statement assigns to a variable of the loop, or
+        drops the result, and the loop neither stores anything nor reads the variable later.
 
     How to fix it:
         `average.mul_(decay).add_(weight, alpha=1 - decay)`, or
@@ -64,8 +68,11 @@ class WrongWeightAverage(Rule):
             own = event.own
             if own is None:
                 continue
-            context.measured(self.code, "factor", own, self.least_kept, site=event.site)
             tensors = counted(event.tensors or 0, "tensor")
+            if event.lost:
+                yield self._of_lost(context, event, tensors)
+                continue
+            context.measured(self.code, "factor", own, self.least_kept, site=event.site)
             if own > 1:
                 told = (
                     f"the average of {tensors} runs away from the weights: each update multiplies "
@@ -90,3 +97,15 @@ class WrongWeightAverage(Rule):
                 count=event.tensors or 0,
                 step=event.step,
             )
+
+    def _of_lost(self, context: RuleContext, event: AverageEvent, tensors: str) -> Finding:
+        return self.finding(
+            context,
+            severity="error",
+            message=f"the average of {tensors} is computed and not stored: they stay as they were",
+            remedy="write in place: average.lerp_(weight, 1 - decay)",
+            site=event.site,
+            evidence={"tensors": event.tensors},
+            count=event.tensors or 0,
+            step=event.step,
+        )

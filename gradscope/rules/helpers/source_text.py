@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from keyword import iskeyword
 from typing import NamedTuple
 
+from gradscope.recording.evidence.code import StatementRecord
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 
@@ -103,6 +104,14 @@ def _without_trailing_commas(tokens: Iterable[_Token]) -> list[_Token]:
             kept.pop()
         kept.append(token)
     return kept
+
+
+def statement_texts(context: RuleContext, site: Site) -> Iterator[str]:
+    """Yield the line of a site, and the text of each statement of several lines around it."""
+    yield site.source
+    for record in context.recording.evidence_of(StatementRecord):
+        if record.file == site.file and record.first <= site.line <= record.last:
+            yield record.text
 
 
 def line_of(context: RuleContext, node: NodeRecord) -> int | None:

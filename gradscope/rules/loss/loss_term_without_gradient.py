@@ -20,6 +20,8 @@ from gradscope.rules.helpers.loss.flow import (
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Lasting, Rule
 
+_DERIVATIVE = "autograd.grad"
+_CREATE_GRAPH = "pass create_graph=True to autograd.grad"
 _INDEXING = ("GatherBackward", "IndexBackward", "IndexSelectBackward", "EmbeddingBackward")
 """Operations that take elements by indices."""
 
@@ -35,8 +37,9 @@ class LossTermWithoutGradient(Rule):
         by `item()`.
         In a training run also a term whose gradient reaches parameters of another optimizer alone,
         which does not step after this backward: a generator's adversarial loss that is computed on
-        `fake.detach()`. And a term of a teacher alone, such as a distillation loss whose two
-        arguments both come from it.
+        `fake.detach()`. Or a term that reaches no parameter but an input: an equation's residual
+        whose second derivative was taken without `create_graph`. And a term of a teacher alone,
+        such as a distillation loss whose two arguments both come from it.
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
@@ -117,7 +120,11 @@ class LossTermWithoutGradient(Rule):
             cut = self._cut_off(context, run, term)
             # Turns of several optimizers may share this line, but not the cut.
             at_other_times = run.stepped_ever if cut is None else run.stepped_alike
-            if parameters & run.held and not parameters & (run.stepped | at_other_times):
+            is_of_inputs = cut is not None and not parameters
+            is_of_strangers = parameters & run.held and not parameters & (
+                run.stepped | at_other_times
+            )
+            if is_of_inputs or is_of_strangers:
                 yield self._of_a_stranger(context, term, parameters, cut)
 
     @staticmethod
@@ -141,15 +148,23 @@ class LossTermWithoutGradient(Rule):
         cut: PathCutRecord | None,
     ) -> Finding:
         total = context.recording.nodes[term]
-        told = "" if cut is None else f": {call_of(cut)} cuts it off from those"
+        told = (
+            ""
+            if cut is None
+            else f": {call_of(cut)} cuts it off" + " from those" * bool(parameters)
+        )
         return self.finding(
             context,
             message=(
                 "a term of the loss trains nothing: its gradient reaches "
-                f"{counted(len(parameters), 'parameter')}, and the step after it updates others"
-                f"{told}"
+                + (
+                    f"{counted(len(parameters), 'parameter')}, and the step after it updates others"
+                    if parameters
+                    else "no parameter, only an input"
+                )
+                + told
             ),
-            remedy="compute this term on the tensor itself, without detach"
+            remedy=_remedy(cut)
             if cut is not None
             else "compute this term from the parameters that this optimizer steps",
             site=total.site if cut is None else cut.site,
@@ -214,11 +229,11 @@ class LossTermWithoutGradient(Rule):
         cut = cuts[-1][0]
         parameters = sorted({index for _, behind in cuts for index in behind})
         sites = dict.fromkeys(one.site for one, _ in cuts if one.site != cut.site)
-        is_derivative = cut.operation == "autograd.grad"
+        is_derivative = cut.operation == _DERIVATIVE
         return self.finding(
             context,
             message=f"a term of the loss has no gradient: {call_of(cut)} makes it a constant",
-            remedy="pass create_graph=True to autograd.grad"
+            remedy=_CREATE_GRAPH
             if is_derivative
             else "add the term itself to the loss, and detach only what is logged",
             site=cut.site if cut.site is not None else total.site,
@@ -232,6 +247,12 @@ class LossTermWithoutGradient(Rule):
             evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
             count=len(parameters),
         )
+
+
+def _remedy(cut: PathCutRecord) -> str:
+    if cut.operation == _DERIVATIVE:
+        return _CREATE_GRAPH
+    return "compute this term on the tensor itself, without detach"
 
 
 def _only_indexes(context: RuleContext, cut: PathCutRecord, node: int) -> bool:

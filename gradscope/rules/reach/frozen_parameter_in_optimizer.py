@@ -13,6 +13,7 @@ from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers, positions, stops
 from gradscope.rules.helpers.single_steps import single_steps
+from gradscope.rules.helpers.source_text import statement_texts
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -33,8 +34,8 @@ class FrozenParameterInOptimizer(Rule):
         `requires_grad` of every parameter in the optimizer's groups. The rule skips tables of
         embeddings and positions, which are often fixed, and an optimizer whose parameters are all
         frozen, which happens if networks take turns. There is no threshold. It is a warning if
-        `Embedding.from_pretrained(…)` froze a table by its default although the table has a group
-        and a learning rate of its own, or although the call has `padding_idx`, `sparse` or
+        `Embedding.from_pretrained(…)` froze tables by its default although these have a group and a
+        learning rate of their own, or although the call has `padding_idx`, `sparse` or
         `scale_grad_by_freq`, which change the gradient alone: it should learn. In a run, nothing
         else is judged of torch's own optimizers, and such a table must not learn at any time;
         except that it is an error if parameters learn at first and are frozen for at least the last
@@ -181,23 +182,34 @@ class FrozenParameterInOptimizer(Rule):
         )
 
     def _tables(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every table that is frozen by default and was meant to learn."""
+        """Yield a finding for every line whose tables are frozen by default and should learn."""
         intent = context.shared(Intent)
-        for index, site in _tables_by_default(context):
-            holding = intent.holding([index])
+        by_default = dict(_tables_by_default(context))
+        by_line: dict[Site, list[int]] = {}
+        for index, site in by_default.items():
+            by_line.setdefault(site, []).append(index)
+        for site, tables in by_line.items():
+            holding = intent.holding(tables)
+            if holding is not None and not holding.is_own:
+                # Tables of other lines may share the group.
+                holding = intent.holding(by_default.keys() & set(holding.group.parameters))
             is_own = holding is not None and holding.is_own and bool(holding.group.learning_rate)
-            option = _FOR_GRADIENTS.search(site.source)
+            option = _FOR_GRADIENTS.search(" ".join(statement_texts(context, site)))
+            several = len(tables) > 1
             if holding is not None and is_own:
-                grounds = holding.text(1, several=False)
+                grounds = holding.text(len(tables), several=several)
             elif option is not None:
-                grounds = f"`{option[1]}` changes nothing but its gradient"
+                grounds = (
+                    f"`{option[1]}` changes nothing but {'their' if several else 'its'} gradient"
+                )
             else:
                 continue
+            more = f" and {len(tables) - 1} more are" if several else " is"
             yield self.finding(
                 context,
                 message=(
-                    f"{context.owner(index)} is frozen, as from_pretrained() does by default, "
-                    f"although {grounds}"
+                    f"{context.owner(tables[0])}{more} frozen, as from_pretrained() does by "
+                    f"default, although {grounds}"
                 ),
                 remedy="use `from_pretrained(…, freeze=False)`, or say `freeze=True`",
                 site=site,
@@ -207,11 +219,12 @@ class FrozenParameterInOptimizer(Rule):
                     ),
                 ),
                 severity="warning",
-                parameters=[index],
+                parameters=tables,
                 evidence={
-                    "parameters_frozen": 1,
+                    "parameters_frozen": len(tables),
                     "learning_rate": holding.group.learning_rate if holding and is_own else None,
                 },
+                count=len(tables),
             )
 
 
@@ -228,7 +241,8 @@ def _tables_by_default(context: RuleContext) -> Iterator[tuple[int, Site]]:
         site = context.site(context.recording.modules[record.module].site)
         if record.requires_grad or record.index in learning or site is None:
             continue
-        if _is_table(context, record.index) and _is_frozen_by_default(site.source):
+        text = " ".join(statement_texts(context, site))
+        if _is_table(context, record.index) and _is_frozen_by_default(text):
             yield record.index, site
 
 

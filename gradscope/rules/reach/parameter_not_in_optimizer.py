@@ -49,8 +49,8 @@ class ParameterNotInOptimizer(Rule):
         unfrozen during the run are meant to train: an error. So are few parameters that fall
         through the groups of an optimizer with several, a layer or the parameters of a loss that
         use what optimized layers computed, and a network next to two optimizers that hold the same
-        parameters, if nothing ever clears their gradients. Then it is a warning for other networks
-        without such evidence, as an encoder before what is trained.
+        parameters, if nothing ever clears their gradients. Then it is a warning for an encoder
+        without such evidence, if the rest of its model is trained.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with

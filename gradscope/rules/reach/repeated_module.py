@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from gradscope.analysis.model_parts import Subtrees
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.code import StatementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.source_text import statement_texts
 from gradscope.rules.rule import Rule
 
 _MULTIPLIED = re.compile(r"\]\s*\*\s*[\w(]|[\w)]\s*\*\s*\[|\b(repeat|fromkeys)\(")
@@ -89,9 +89,5 @@ def _times(module: ModuleRecord) -> int:
 
 
 def _is_multiplied(context: RuleContext, site: Site) -> bool:
-    texts = [site.source] + [
-        record.text
-        for record in context.recording.evidence_of(StatementRecord)
-        if record.file == site.file and record.first <= site.line <= record.last
-    ]
+    texts = statement_texts(context, site)
     return any(_MULTIPLIED.search(text) for text in texts)

@@ -55,6 +55,38 @@ def test_graphs_of_a_bounded_size_are_fine(nodes):
     assert not loop(81, nodes).findings("GS309")
 
 
+def epochs(subject, *, sum_is_carried=1, reaches_back=True):
+    """Epochs of eight steps; a total that begins with each of them is backpropagated."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for position in range(32):
+        run.zero(sgd, line=10)
+        batch = position % 8
+        if position == 1:
+            run.event("carried", 9, subject=subject, sum=sum_is_carried, repeated=1)
+        counted = position < 6 or position % 4 == 0
+        older = {"older": int(reaches_back and batch > 0)}
+        numbers = {"nodes": 6 + 4 * batch, **older} if counted else {}
+        run.backward(weights, line=11, subject="total", **numbers)
+        run.step(sgd, line=12)
+    return run.findings("GS309")
+
+
+def test_the_total_of_an_epoch_grows_until_it_starts_anew():
+    (found,) = epochs("total")
+    assert (found.severity, found.location.line) == ("error", 9)
+    evidence = dict(found.evidence)
+    # Of the first epoch, the second to the sixth batch were counted.
+    assert (evidence["nodes_first"], evidence["nodes_last"]) == (10, 26)
+
+
+def test_states_that_start_anew_with_each_sequence_are_fine():
+    assert not epochs("state")
+    assert not epochs("total", sum_is_carried=0)
+    assert not epochs("total", reaches_back=False)
+
+
 def test_sequences_that_happen_to_grow_are_fine():
     assert not loop(41, lambda position: 10 + position, older=False).findings("GS309")
 

@@ -146,3 +146,53 @@ def test_the_weights_of_a_frozen_network_count_as_any_tensors_do(update, finding
         return list(copy.deepcopy(model).requires_grad_(False).parameters())
 
     assert len(said(tmp_path, update, kept=kept)) == findings
+
+
+def assigned(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one = one * 0.9 + weight * (1 - 0.9)
+
+
+def dropped(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.lerp(weight, 0.1)
+
+
+@pytest.mark.parametrize("update", [assigned, dropped])
+def test_an_average_that_is_not_stored_is_an_error(update, tmp_path):
+    (found,) = said(tmp_path, update)
+    assert (found.severity, found.count) == ("error", 4)
+    assert "not stored" in found.message
+    assert "one" in found.location.source
+
+
+def assigned_and_stored(copies, weights, _step):
+    for number, (one, weight) in enumerate(zip(copies, weights, strict=True)):
+        one = one * 0.9 + weight * (1 - 0.9)
+        copies[number] = one
+
+
+def assigned_and_read(copies, weights, _step):
+    total = 0.0
+    for one, weight in zip(copies, weights, strict=True):
+        one = one * 0.5 + weight * 0.5
+        total = total + one.norm()
+    assert total > 0
+
+
+def not_of_the_weights(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one = one * 0.9 + one.flip(0) * (1 - 0.9)
+        assert weight.shape == one.shape
+
+
+def in_data(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.data = one.data * 0.9 + weight.data * (1 - 0.9)
+
+
+@pytest.mark.parametrize(
+    "update", [assigned_and_stored, assigned_and_read, not_of_the_weights, in_data]
+)
+def test_an_average_that_is_stored_or_read_is_fine(update, tmp_path):
+    assert not said(tmp_path, update)

@@ -270,6 +270,53 @@ def test_term_of_the_same_optimizer_is_fine(tmp_path):
     assert not adversarial(tmp_path, taken=lambda fake: fake.detach(), shared=True)
 
 
+def equation(tmp_path, *, create_graph, weight=1.0):
+    """Train a network by an equation of its derivatives and by the values at the ends."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train():
+        for _ in range(8):
+            x = torch.rand(16, 1, requires_grad=True)
+            (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+            (curve,) = torch.autograd.grad(slope.sum(), x, create_graph=create_graph)
+            residual = (curve + torch.sin(3 * x)).square().mean()
+            optimizer.zero_grad()
+            loss = weight * residual + model(torch.tensor([[0.0], [1.0]])).square().mean()
+            loss.backward()
+            optimizer.step()
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS704"]
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.1])
+def test_residual_that_only_reaches_the_inputs_is_told(tmp_path, weight):
+    (found,) = equation(tmp_path, create_graph=False, weight=weight)
+    assert found.severity == "error"
+    assert "create_graph=create_graph" in found.location.source
+    assert found.message.endswith("autograd.grad() without create_graph cuts it off")
+
+
+def test_residual_with_a_graph_is_fine(tmp_path):
+    assert not equation(tmp_path, create_graph=True)
+
+
+def test_penalty_of_an_input_alone_is_fine(tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train():
+        for _ in range(8):
+            noise = torch.zeros_like(X, requires_grad=True)
+            optimizer.zero_grad()
+            loss = functional.mse_loss(model(X + noise), Y) + noise.square().mean()
+            loss.backward()
+            optimizer.step()
+
+    assert not [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS704"]
+
+
 def distilled(tmp_path, soft_term):
     """Train a student by labels and by a term of its logits and a teacher's, over eight steps."""
     torch.manual_seed(0)

@@ -196,3 +196,47 @@ def test_table_frozen_by_default_with_an_option_for_gradients(
     found = [one for one in report.findings if one.rule == "GS208"]
     assert [one.severity for one in found] == severities
     assert all("from_pretrained" in one.location.source for one in found)
+
+
+TABLES = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self, tables):
+        super().__init__()
+        self.tables = nn.ModuleList(
+            nn.Embedding.from_pretrained(table, OPTIONS) for table in tables
+        )
+        self.out = nn.Linear(8, 1)
+
+    def forward(self, tokens):
+        return self.out(torch.cat([one(tokens) for one in self.tables], 1))
+
+net = Net([torch.randn(9, 4), torch.randn(9, 4)])
+groups = [{"params": net.tables.parameters(), "lr": 0.01}, {"params": net.out.parameters()}]
+optimizer = torch.optim.SGD(GROUPS, lr=0.1)
+for _ in range(8):
+    optimizer.zero_grad()
+    net(torch.randint(0, 9, (16,))).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "groups", "expected"),
+    [
+        ("sparse=False", "groups", ["warning"]),
+        ("freeze=True", "groups", []),
+        ("freeze=False", "groups", []),
+        ("sparse=False", "net.parameters()", []),  # nobody chose a rate for the tables
+    ],
+)
+def test_tables_of_one_statement_that_share_a_group(options, groups, expected, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(TABLES.replace("OPTIONS", options).replace("GROUPS", groups))
+    findings = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS208"]
+    assert [one.severity for one in findings] == expected
+    assert all(one.parameters == ("net.tables.0.weight", "net.tables.1.weight") for one in findings)

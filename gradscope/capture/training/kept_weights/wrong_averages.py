@@ -1,4 +1,4 @@
-"""Records averages of the weights that move away from them, or hardly keep anything."""
+"""Records averages of the weights that move away, hardly keep anything, or are not stored."""
 
 import math
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.self_averages import Average
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.locations import Location
+from gradscope.capture.training.steps.update_lines import is_lost_average
 from gradscope.recording.events import AverageEvent, named
 
 _SAME = 1e-4
@@ -28,6 +29,12 @@ class WrongAverages:
         self._seen: dict[Line, float] = {}
         self._noted: set[Line] = set()
 
+    def see_computed(self, averages: Iterable[Average]) -> None:
+        """Record the averages that a loop over the weights computes and stores nowhere."""
+        for one in averages:
+            if one.line not in self._noted and is_lost_average(one.line):
+                self._note(one, is_lost=True)
+
     def see(self, averages: Iterable[Average]) -> None:
         """Record the averages of a captured step."""
         for one in averages:
@@ -37,6 +44,9 @@ class WrongAverages:
             self._seen[one.line] = one.own
             if before is None or not math.isclose(before, one.own, rel_tol=_SAME):
                 continue
-            self._noted.add(one.line)
-            numbers = named(AverageEvent, own=one.own, tensors=float(one.tensors))
-            self._event_log.note("average", Location(one.line, one.line, None, 0), numbers)
+            self._note(one, is_lost=False)
+
+    def _note(self, one: Average, *, is_lost: bool) -> None:
+        self._noted.add(one.line)
+        numbers = named(AverageEvent, own=one.own, tensors=float(one.tensors), lost=float(is_lost))
+        self._event_log.note("average", Location(one.line, one.line, None, 0), numbers)

@@ -56,6 +56,45 @@ def lost_updates(file: str) -> Iterator[int]:
             yield from (one.lineno for one in statements if _is_lost(one, own))
 
 
+def is_lost_average(line: Line) -> bool:
+    """Return whether a line computes a new value for a variable of its loop, and loses it.
+
+    The loop neither stores what it computes nor reads it later on.
+    """
+    for loop in ast.walk(tree_of(line.code.co_filename)):
+        if not isinstance(loop, ast.For) or not _contains(loop, line.number):
+            continue
+        own = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+        inner = [one for one in ast.walk(loop) if isinstance(one, ast.stmt) and one is not loop]
+        found = [one for one in inner if _contains(one, line.number) and _is_dropped(one, own)]
+        if found and not _stores(loop, own) and not _reads_after(loop, found[0], own):
+            return True
+    return False
+
+
+def _contains(statement: ast.stmt, number: int) -> bool:
+    return statement.lineno <= number <= (statement.end_lineno or statement.lineno)
+
+
+def _is_dropped(statement: ast.stmt, variables: set[str]) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name in variables
+    return _is_lost(statement, variables)
+
+
+def _reads_after(loop: ast.For, statement: ast.stmt, variables: set[str]) -> bool:
+    """Return whether a loop reads one of its variables behind a statement."""
+    return any(
+        isinstance(one, ast.Name)
+        and one.id in variables
+        and one.lineno > statement.lineno
+        and isinstance(one.ctx, ast.Load)
+        and not _contains(statement, one.lineno)
+        for one in ast.walk(loop)
+    )
+
+
 def _is_lost(statement: ast.stmt, variables: set[str]) -> bool:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(left=left) as value):

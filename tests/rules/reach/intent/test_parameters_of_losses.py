@@ -123,10 +123,10 @@ def reconstruction(networks, x, y):
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("first", "second", "levels"),
-    some_on_push([(0, 0, ["error"]), (1, 1, ["error"]), (0, 1, []), (1, None, ["warning"])], 2),
+    some_on_push([(0, 0, ["error"]), (1, 1, ["error"]), (0, 1, []), (1, None, ["note"])], 2),
 )
 def test_two_optimizers_of_one_network_were_meant_for_two(first, second, levels, tmp_path):
-    """A network of data in no optimizer is a warning: it may be a backbone that is probed."""
+    """A network of data in no optimizer is a note: it may be a backbone that is probed."""
 
     def loop():
         torch.manual_seed(0)
