@@ -86,3 +86,11 @@ def test_an_axis_is_logarithmic_where_that_suits(losses, kind):
 
 def test_single_steps_have_no_curves():
     assert compared_curves(compared(of_step({"a.w": 1.0}), of_step({"a.w": 1.0}))) is None
+
+
+def test_an_axis_does_not_zoom_into_rounding_errors():
+    losses = (8.35020, 8.35023)
+    figure = shown(compared_curves(compared(run(losses), run(losses))))
+    axis = figure["layout"][f"yaxis{axis_of(figure, 'loss')[1:]}"]
+    low, high = axis["autorangeoptions"]["include"]
+    assert (low, high) == pytest.approx((8.3502 * 0.995, 8.3502 * 1.005), rel=1e-5)

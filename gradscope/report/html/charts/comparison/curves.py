@@ -19,6 +19,9 @@ _NAME = 40
 """Maximum length of a side's name in the legend, in characters."""
 _WIDE = 10.0
 """Ratio of the largest to the smallest number above which an axis starts as logarithmic."""
+
+_NARROW = 0.005
+"""Relative distance from the middle of a curve that an axis covers at least."""
 _TOLD = 4
 """Maximum number of sides whose first difference is in the caption."""
 _MARKED = 60
@@ -91,7 +94,12 @@ def _axis(curve: ComparedCurve) -> Axis:
     values = _finite_values(curve)
     if _may_be_log(curve) and max(values) > _WIDE * min(values):
         return log_axis(title, values)
-    return {"type": "linear", "title": {"text": title}}
+    axis: Axis = {"type": "linear", "title": {"text": title}}
+    if values and (middle := (min(values) + max(values)) / 2):
+        # An axis around rounding errors would make them look large.
+        ends = [middle * (1 - _NARROW), middle * (1 + _NARROW)]
+        return {**axis, "autorangeoptions": {"include": ends}}
+    return axis
 
 
 def _finite_values(curve: ComparedCurve) -> list[float]:
