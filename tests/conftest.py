@@ -18,7 +18,7 @@ from tests.forked import ForkedCommands
 from tests.jobs import Jobs
 
 # How long an example takes says more about the machine than about the code under test.
-settings.register_profile("ci", deadline=None, max_examples=25)
+settings.register_profile("ci", deadline=None, max_examples=12)
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile("ci")  # `--hypothesis-profile nightly` overrides it
 

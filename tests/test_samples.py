@@ -230,7 +230,7 @@ def test_shared_tower_shows_aliases_calls_and_frozen_parameters():
     assert [call.call for call in tower.calls] == [0, 1]
 
 
-@every_sample
+@some_samples
 def test_sample_is_a_complete_target(path):
     """Nothing is made up, left out or in need of an option."""
     target = load_target(str(path), TargetOptions(allow_guesses=False))

@@ -12,8 +12,8 @@ from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
 _FIXED = re.compile(
-    r"no_?grad|frozen|freeze|fixed|teacher|target|(^|[._])(ema|ref|reference|victim)([._#]|$)"
-    r"|momentum|shadow|averag|perceptual|lpips|vgg|pretrained|guide|oracle|detach|stop_?grad",
+    r"no_?grad|frozen|freeze|fixed(?!_?point)|teacher|target"
+    r"|(^|[._])(ema|ref|reference|victim)([._#]|$)|momentum|shadow|averag|perceptual|lpips|vgg|pretrained|guide|oracle|detach|stop_?grad",
     re.IGNORECASE,
 )
 """Names that authors give to parameters which gradients should not train."""

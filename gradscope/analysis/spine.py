@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
+from gradscope.analysis.attention.scores import without_scores
 from gradscope.analysis.recording_index import RecordingIndex, StepView, step_view
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
@@ -348,7 +349,7 @@ class Spines:
             return  # a function without weights: how its derivative grows is not for layers to mend
         head = min(weighing)
         for target in dict.fromkeys((deepest.index, first.index)):
-            chain = list(tree.chain(target))[::-1]
+            chain = without_scores(self._case, list(tree.chain(target))[::-1])
             yield tuple(n for n in chain if self._case.recording.nodes[n].depth >= head)
 
     def _weighs_data(self, node: int) -> bool:

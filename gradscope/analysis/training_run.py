@@ -80,6 +80,13 @@ def captured_at(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
             help="gradscope run captures the first steps and every 100th: see --tensor-every",
         )
     seen = steps_text(captured.step for captured in recording.captured_steps)
+    # What happens after the last step has an index of its own.
+    last = max((one.step for one in recording.events if one.kind == "step"), default=0)
+    if step > max(one.index for one in recording.steps):
+        raise GradscopeError(
+            f"the run has no step {step:,}: its last step is {last:,}",
+            help=f"captured in detail: {seen}",
+        )
     raise GradscopeError(
         f"step {step:,} was not captured in detail; captured: {seen}",
         help=f"run it again with gradscope run --tensors-at {step}",

@@ -36,7 +36,6 @@ from gradscope.capture.reading import (
     is_in_memory,
     is_in_place,
     is_plain,
-    is_plain_float,
 )
 from gradscope.recording.records import GradientStat
 
@@ -280,14 +279,15 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
         for position, tensor in enumerate(tensors):
             if tensor is None:
                 continue
-            if not tensor.is_cpu and tensor.numel() and is_plain_float(tensor):
-                on_devices.setdefault((tensor.device, tensor.dtype), []).append((position, tensor))
-            elif tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
-                measurer.add((position, 0), tensor.detach() if is_plain(tensor) else tensor)
+            dtype, is_readable = tensor.dtype, is_plain(tensor)
+            if not tensor.is_cpu and dtype in CALCULABLE and is_readable and tensor.numel():
+                on_devices.setdefault((tensor.device, dtype), []).append((position, tensor))
+            elif dtype not in SAFE_NORMS or not (tensor.is_cpu and is_readable):
+                measurer.add((position, 0), tensor.detach() if is_readable else tensor)
             # All short tensors cost one foreach call. Long ones are measured one by one.
             elif tensor.numel() <= HELD_ELEMENTS:
                 dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
-                short.setdefault(tensor.dtype, []).append((position, dense))
+                short.setdefault(dtype, []).append((position, dense))
             else:
                 result[position] = long_norm(in_memory_order(tensor))
         for position, norm in (*_short_norms(short.values()), *_device_norms(on_devices.values())):

@@ -39,6 +39,7 @@ from gradscope.rules.settings import NormLimit, Settings
 if TYPE_CHECKING:
     from gradscope.check.results import CheckResult
     from gradscope.config import Configuration
+    from gradscope.recording.finding import Finding
 
 _RECORDING = ".gradscope"
 
@@ -205,17 +206,20 @@ def _fixed(
     settings: Settings,
     fixes: FixOptions,
     run: "Callable[[], CheckResult]",
-) -> "tuple[CheckResult, int]":
-    """Return a check with the fixes that are asked for, and the number of hidden ones."""
+) -> "tuple[CheckResult, tuple[Finding, ...]]":
+    """Return a check with the fixes that are asked for, and the findings with a hidden one."""
     if not fixes.is_wanted:
-        return result, 0
+        return result, ()
     from gradscope.cli.fixing import fixed_check  # needs libcst
 
     return fixed_check(result, planned, settings, fixes, run)
 
 
 def _write_fixes(
-    result: "CheckResult", hidden: int, destination: Destination | None, color: ColorChoice
+    result: "CheckResult",
+    hidden: "Sequence[Finding]",
+    destination: Destination | None,
+    color: ColorChoice,
 ) -> None:
     from gradscope.cli.fixing import write_fixes  # needs libcst
 

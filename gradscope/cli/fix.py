@@ -1,9 +1,10 @@
 """`gradscope fix`."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
@@ -13,6 +14,9 @@ from gradscope.cli.output import check_destinations, set_verbosity, wanted_outpu
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
+
+if TYPE_CHECKING:
+    from gradscope.analysis.report import Report
 
 _PANEL = "Fixes"
 
@@ -108,6 +112,7 @@ def fix(
     report = judged_job(job.recordings, settings)
     if choice.verify is None:
         report, hidden = unverified(report, fixes)
+        _note_verifying(report, recording)
     else:
         from gradscope.cli.copied_run import CopiedRun
 
@@ -125,3 +130,10 @@ def fix(
             color=output.color, is_brief=output.quiet,
         )  # fmt: skip
     wanted.open(destination)
+
+
+def _note_verifying(report: "Report", recording: Path) -> None:
+    """Tell how to verify the fixes, if there are any."""
+    if any(one.fix is not None for one in report.findings):
+        command = f"gradscope fix {shlex.quote(str(recording))} --verify 50"
+        show_note(f"{command} runs the script with and without the edits")

@@ -17,7 +17,7 @@ from gradscope.cli.processes.side_by_side import PlannedJob, run_all
 from gradscope.fixes.fixing import Fixing
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposals
-from gradscope.recording.finding import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.recording.records import Recording
 from gradscope.report.fixes import ShownFinding, closing_text, render_fixes
 from gradscope.rules.engine import judge
@@ -82,8 +82,8 @@ class Trial:
         return f"{text} at {proposals.shown(seen.file, seen.line, edits)}"
 
 
-def unverified(report: Report, options: FixOptions) -> tuple[Report, int]:
-    """Return a report with fixes of which none is run, and the number of hidden fixes."""
+def unverified(report: Report, options: FixOptions) -> tuple[Report, tuple[Finding, ...]]:
+    """Return a report with fixes of which none is run, and the findings with a hidden fix."""
     proposals = Proposals(report.recording, parsed_selectors(options.fix_only or ()))
     found = list(proposals.of(report.findings))
     fixes = {
@@ -94,17 +94,18 @@ def unverified(report: Report, options: FixOptions) -> tuple[Report, int]:
     findings = tuple(
         replace(one, fix=fixes[id(one)]) if id(one) in fixes else one for one in report.findings
     )
-    return replace(report, findings=findings), len(found) - len(fixes)
+    hidden = tuple(one.finding for one in found if id(one.finding) not in fixes)
+    return replace(report, findings=findings), hidden
 
 
-def fixed(report: Report, trial: Trial, options: FixOptions) -> tuple[Report, int]:
-    """Return a report with fixes, or that of the fixed program, and the number of hidden fixes.
+def fixed(report: Report, trial: Trial, options: FixOptions) -> tuple[Report, tuple[Finding, ...]]:
+    """Return a report with fixes, or that of the fixed program, and the findings with a hidden fix.
 
     Raises:
         GradscopeError: With --fix, a file changed since it was read, or cannot be written.
     """
     if not options.is_wanted:
-        return report, 0
+        return report, ()
     fixing = Fixing(report, trial, options)
     if options.fix:
         after = fixing.write(show_note)
@@ -119,8 +120,8 @@ def fixed_check(
     settings: Settings,
     options: FixOptions,
     run: Callable[[], CheckResult],
-) -> tuple[CheckResult, int]:
-    """Return a check with fixes, and the number of hidden fixes.
+) -> tuple[CheckResult, tuple[Finding, ...]]:
+    """Return a check with fixes, and the findings with a hidden fix.
 
     Args:
         result: The result of the check.
@@ -147,7 +148,7 @@ def fixed_check(
         for target in result.targets
         for position, one in enumerate(target.runs)
     }
-    hidden = sum(one.hidden for one in fixing.values())
+    hidden = tuple(finding for one in fixing.values() for finding in one.hidden)
     if options.fix:
         is_written = [one.write(show_note) is not None for one in fixing.values()]
         _note_hidden(hidden)
@@ -156,10 +157,11 @@ def fixed_check(
     return replace(result, targets=targets), hidden
 
 
-def _note_hidden(hidden: int) -> None:
+def _note_hidden(hidden: Sequence[Finding]) -> None:
     """Tell how many fixes were not tried because they are unsafe."""
     if hidden:
-        show_note(f"{hidden} more {'fix' if hidden == 1 else 'fixes'} with --unsafe-fixes")
+        number = len(hidden)
+        show_note(f"{number} more {'fix' if number == 1 else 'fixes'} with --unsafe-fixes")
 
 
 def _seeded(planned: PlannedTarget, seed: int | None) -> PlannedTarget:
@@ -176,7 +178,7 @@ def _with_fixes(target: TargetResult, fixing: Mapping[tuple[str, int], Fixing]) 
 
 def write_fixes(
     findings: Sequence[ShownFinding],
-    hidden: int,
+    hidden: Sequence[Finding],
     destination: Destination | None,
     stdout: TextIO,
     color: ColorChoice,

@@ -25,6 +25,7 @@ from gradscope.cli.running import (
 )
 from gradscope.cli.streams import reserved_stdout
 from gradscope.fixes.options import FixOptions
+from gradscope.recording.finding import Finding
 
 
 @with_groups
@@ -59,7 +60,7 @@ def inspect(
     )
     with reserved_stdout() as stdout:
         report = judged(record_planned(planned), settings)
-        hidden = 0
+        hidden: tuple[Finding, ...] = ()
         if fixes.is_wanted:
             from gradscope.cli.fixing import Trial, fixed, write_fixes  # needs libcst
 

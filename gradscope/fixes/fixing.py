@@ -49,8 +49,8 @@ class Fixing:
         self._proposals = Proposals(report.recording, parsed_selectors(options.fix_only or ()))
         found = list(self._proposals.of(report.findings if findings is None else findings))
         tried = [one for one in found if options.unsafe_fixes or one.safety == "safe"]
-        self.hidden = len(found) - len(tried)
-        """Number of unsafe fixes that were not asked for."""
+        self.hidden = tuple(one.finding for one in found if one not in tried)
+        """Findings with an unsafe fix that was not asked for."""
         self._fixes: dict[int, _Tried] = {}
         self._try(tried)
 

@@ -5,6 +5,7 @@ import inspect
 import linecache
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 
@@ -56,7 +57,7 @@ class UserCodeSearch:
     def overwritten(self) -> Iterator[OverwrittenRecord]:
         """Yield the assignments whose values nothing reads before the next to the same name."""
         for file, tree in self._trees.items():
-            for first, second in dead_stores(tree):
+            for first, second in _dead_stores_of(tree):
                 site = self._site(file, second.lineno)
                 if site is not None:
                     yield OverwrittenRecord(
@@ -104,15 +105,25 @@ def _file_of(thing: object) -> list[str]:
 
 
 def _tree(file: str) -> ast.Module | None:
+    return _parsed("".join(linecache.getlines(file)))
+
+
+@lru_cache(maxsize=16)  # each captured step of a run searches the same files
+def _parsed(source: str) -> ast.Module | None:
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return ast.parse(source)
     except (SyntaxError, ValueError):
         return None
 
 
 def _code(file: str) -> CodeType | None:
+    return _compiled("".join(linecache.getlines(file)), file)
+
+
+@lru_cache(maxsize=16)
+def _compiled(source: str, file: str) -> CodeType | None:
     try:
-        return compile("".join(linecache.getlines(file)), file, "exec", dont_inherit=True)
+        return compile(source, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
 
@@ -147,6 +158,11 @@ def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
     return ast.unparse(node.func.value).removesuffix(".data") if node.func.attr == "copy_" else None
 
 
+@lru_cache(maxsize=16)
+def _dead_stores_of(tree: ast.AST) -> tuple[tuple[ast.stmt, ast.stmt], ...]:
+    return tuple(dead_stores(tree))
+
+
 def dead_stores(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.stmt]]:
     """Yield assignments to a name, each with the one that replaces its value unread.
 
@@ -162,9 +178,10 @@ def dead_stores(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.stmt]]:
 
 
 def _replaced(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt]]:
-    for position, statement in enumerate(body):
-        name = _target(statement)
-        for following in body[position + 1 :] if name else ():
+    names = [_target(statement) for statement in body]
+    for position, (name, statement) in enumerate(zip(names, body, strict=True)):
+        is_assigned_again = name is not None and name in names[position + 1 :]
+        for following in body[position + 1 :] if is_assigned_again else ():
             if _uses(following, name, ast.Load):
                 break
             if _target(following) == name:

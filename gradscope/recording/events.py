@@ -57,6 +57,7 @@ class BackwardStart(Event):
     multiplied: Number = Number("product of the constants above 1 that the loss was multiplied by")
     nodes: Number = Number("nodes of the graph, where they were counted")
     older: Flag = Flag("whether the graph reaches back before the step before")
+    outdated: Flag = Flag("whether earlier passes used numbers of old weights that it uses again")
     reduction: Number = Number("whether the loss is a mean (1) or a sum (0)")
     retain: Flag = Flag("whether it keeps its graph (`retain_graph`)")
     root: Number = Number("autograd's sequence number of the node that it began at")

@@ -33,6 +33,7 @@ from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import rank_sections, run_closing, run_header, run_sections
+from gradscope.target.notation import parse_target
 
 
 def inspection_document(report: Report, view: ViewOptions, width: int) -> Document:
@@ -58,11 +59,11 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
 
 
 _ADVICE = {
-    "arguments": "'net.py:Net(hidden=64)'",
+    "arguments": "'{file}:{model}(...)'",
     "batch": "--input or build_batch()",
     "loss": "--loss or compute_loss(model, batch)",
 }
-"""How to replace each guess."""
+"""How to replace each guess, with names of the target's file and model."""
 
 
 def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
@@ -73,7 +74,9 @@ def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
     warning = guess_warning(report.target)
     if warning is None:
         return (facts,)
-    advice = f"Give yours: {'; '.join(_ADVICE[part] for part in report.target.guesses)}."
+    names = {"file": parse_target(report.target.name).location, "model": report.target.model}
+    parts = (_ADVICE[part].format(**names) for part in report.target.guesses)
+    advice = f"Give yours: {'; '.join(parts)}."
     return facts, Note((Word("warning: ", "error"), f"{warning}."), hint=advice)
 
 

@@ -116,7 +116,10 @@ def _images(layer: Convolution) -> tuple[str, ...]:
 
 def _sequences(layer: nn.RNNBase | nn.RNNCellBase) -> tuple[str, ...]:
     if isinstance(layer, nn.RNNCellBase):
-        return (f"8,{layer.input_size}", f"4,16,{layer.input_size}")
+        # A cell refuses sequences, so a forward that accepts one goes through its steps. One
+        # feature may be a column of the series: `x[:, t : t + 1]`.
+        series = ("8,16",) if layer.input_size == 1 else ()
+        return (f"4,16,{layer.input_size}", *series, f"8,{layer.input_size}")
     return (f"{'4,16' if layer.batch_first else '16,4'},{layer.input_size}",)
 
 

@@ -12,6 +12,7 @@ from gradscope.target.batches import move_batch
 from gradscope.target.discovery.batch import FoundBatches, find_batch
 from gradscope.target.discovery.importing import Source, command_line, import_source
 from gradscope.target.discovery.model import FoundModel, find_model, to_model
+from gradscope.target.discovery.source_check import line_of_training
 from gradscope.target.discovery.training import find_objective
 from gradscope.target.discovery.values import (
     build,
@@ -114,12 +115,22 @@ def _assemble(
         clip_grad_norm=clip_norm_of(setup),
         notes=(
             *notes,
-            *((offered.guess,) if offered.guess else ()),
+            *((offered.guess, *_training_note(source)) if offered.guess else ()),
             *notes_on_batch(model, batch, objective),
             *found.notes,
         ),
         guessed=tuple(_guessed(found_model, offered)),
     )
+
+
+def _training_note(source: Source) -> Iterator[str]:
+    """Yield how to measure the file's own training, if it is a script."""
+    line = line_of_training(source.location)
+    if line is not None:
+        yield (
+            f"{source.location!r} trains as a script (line {line}): gradscope run "
+            f"{source.location} measures its own batches and loss"
+        )
 
 
 def _guessed(model: FoundModel, batches: FoundBatches) -> Iterator[Guessed]:

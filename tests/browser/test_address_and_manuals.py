@@ -34,6 +34,7 @@ def pick(page, layer):
     page.keyboard.press("Enter")
 
 
+@pytest.mark.nightly
 def test_back_undoes_tabs_and_selections_and_a_link_reopens_the_view(show, stack):
     page = show(tab_of(stack, "first"), tab_of(stack, "second & third"))
     start = page.url

@@ -88,6 +88,7 @@ def runs():
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "dark"),
     some_on_push(

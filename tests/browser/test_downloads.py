@@ -51,6 +51,7 @@ def rows(text):
     return list(csv.DictReader(text.decode("utf-8").splitlines()))
 
 
+@pytest.mark.nightly
 def test_a_table_is_saved_with_exact_numbers_as_it_is_filtered(show, saved, stack):
     page = show(stack)
     found = rows(saved(page, "parameters", "CSV"))

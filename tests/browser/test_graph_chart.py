@@ -68,6 +68,7 @@ def index_of(report, path):
     return next(row.index for row in report.modules if row.path == path)
 
 
+@pytest.mark.nightly
 def test_the_model_is_open_at_first(show, report):
     page = show(report)
     expect(page.locator(".shown")).to_have_text("Model")
@@ -77,6 +78,7 @@ def test_the_model_is_open_at_first(show, report):
     assert {"blocks.0 Block", "head Linear", "✂ detach()"} <= set(names(page))
 
 
+@pytest.mark.nightly
 def test_links_tell_their_exact_norms(show, report):
     page = show(report)
     titles = page.locator(".plan .edge title").all_text_contents()
@@ -166,6 +168,7 @@ def test_hostile_names_are_text(show):
     assert any(title.startswith(HOSTILE) for title in titles)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dark", some_on_push([False, True], {1}))
 def test_texts_lie_within_their_frames(show, report, dark):
     page = show(report, "blocks.0", dark=dark)

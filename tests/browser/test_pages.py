@@ -4,6 +4,7 @@ import pytest
 
 from tests.browser import conftest
 from tests.browser.pages import Pages
+from tests.nightly import some_on_push
 
 STRICT = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
@@ -31,6 +32,7 @@ def test_quiet_page_passes(open_page, write_page):
     assert page.inner_text("#text") == "ArrowDown"
 
 
+@pytest.mark.nightly
 def test_page_has_the_size_and_the_colours_asked_for(open_page, write_page, tmp_path):
     path = write_page("<p>here</p>")
     page = open_page(path, width=640, height=480, dark=True)
@@ -44,7 +46,7 @@ def test_page_has_the_size_and_the_colours_asked_for(open_page, write_page, tmp_
     assert picture.startswith(b"\x89PNG") and (tmp_path / "picture.png").stat().st_size > 0
 
 
-@pytest.mark.parametrize("name", ["a b#c?d%20.html", "größe-⛰.html"])
+@pytest.mark.parametrize("name", some_on_push(["a b#c?d%20.html", "größe-⛰.html"], 2))
 def test_file_of_any_name_is_opened(open_page, write_page, name):
     assert open_page(write_page("<p>here</p>", name=name)).inner_text("p") == "here"
 

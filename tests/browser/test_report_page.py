@@ -38,6 +38,7 @@ def test_a_finding_stands_with_its_line_and_selects_its_layer(show, stack):
     expect(page.locator(".selected")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_the_table_holds_the_recordings_numbers(show, stack):
     page = show(tab_of(stack))
     table = page.locator("[data-chart=parameters]")
@@ -113,6 +114,7 @@ def test_tabs_switch_by_keys_between_reports(show, stack):
     expect(page.locator("#panel-1 .verdict")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_names_are_text_whatever_they_are_made_of(show):
     page = show(tab_of(hostile_report()))
     assert page.evaluate("window.harmed") is None

@@ -174,6 +174,7 @@ def test_two_steps_are_compared_and_a_link_reopens_them(show):
     assert lines == [pytest.approx([1.0, 1.0, 1e-3, 1.0])]
 
 
+@pytest.mark.nightly
 def test_the_last_measured_step_is_compared_at_first(show):
     recording = loop([1.0] * 4, [(1.0, 2.0), (1.0, 2.0), (3.0, 4.0), (5.0, 6.0)])
     stats = tuple(one for one in recording.parameter_stats if one.step < 3)
@@ -193,6 +194,7 @@ ZOOM = """(range) => Plotly.relayout(
   document.querySelector('[data-chart=heatmap] .js-plotly-plot'), { 'xaxis.range': range })"""
 
 
+@pytest.mark.nightly
 def test_a_zoomed_heatmap_shows_finer_columns_and_two_steps_are_single_ones(show):
     norms = [(10.0 ** (step % 7), 1.0) for step in range(2100)]
     page = show(report_of(loop([1.0] * len(norms), norms), finding(step=2)))

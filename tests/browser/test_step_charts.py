@@ -98,6 +98,7 @@ def test_cell_that_holds_all_is_narrow_and_leaves_are_labelled(show, stack):
         assert end == pytest.approx(head[1], abs=3)
 
 
+@pytest.mark.nightly
 def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, stack):
     page = show(stack)
     depth = chart(page, "depth")

@@ -62,6 +62,7 @@ def zoom(page, start, end):
         act()
 
 
+@pytest.mark.nightly
 def test_a_page_takes_up_new_steps_and_stays_where_it_is(serve, visit, growing, tmp_path):
     growing(30)
     page = visit(serve(tmp_path).server.address)

@@ -4,6 +4,7 @@ import pytest
 
 from gradscope.check.baseline import Baseline, applied, updated
 from gradscope.check.results import CheckResult, Run, target_result
+from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
 
 TEXT = """\
@@ -89,7 +90,9 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize(
+    "edit", some_on_push([pytest.param(edit) for edit in EDITS.values()], 3), ids=EDITS
+)
 def test_a_known_finding_stays_known_through_edits(counted, edit):
     old, new = edit
     text = TEXT.replace(old, new)
@@ -146,6 +149,7 @@ def loss_fn(output, target):
 """
 
 
+@pytest.mark.nightly
 def test_two_lines_that_read_the_same_are_two_places(check):
     known = updated(Baseline(), check(DYING))
     assert [entry.rule for entry in known.entries] == ["GS105"]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import some_on_push
+
 ROOT = Path(__file__).parents[2]
 SICK, HEALTHY = (f"sample_models/{name}.py" for name in ("gradient_cut", "healthy_mlp"))
 
@@ -26,8 +28,13 @@ def recorded(tmp_path_factory, gradscope_in):
     [
         ("report", "SICK"),
         ("compare", "HEALTHY", "SICK"),
-        ("clip-report", ROOT / "sample_models" / "exploding_gradient.py"),
-        ("run", ROOT / "sample_models" / "clip_after_step.py"),
+        pytest.param(
+            ("clip-report", ROOT / "sample_models" / "exploding_gradient.py"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            ("run", ROOT / "sample_models" / "clip_after_step.py"), marks=pytest.mark.nightly
+        ),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -66,7 +73,8 @@ def test_quiet_shows_the_result_of_a_training_on_one_batch(gradscope_in):
     assert quiet.splitlines()[0] == f"One batch: {result}."
 
 
-@pytest.mark.parametrize("model", [SICK, HEALTHY])
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", some_on_push([SICK, HEALTHY], 2))
 def test_the_next_command_runs(gradscope_in, model):
     result = gradscope_in(ROOT, "inspect", model, "--output-format", "json")
     shown = json.loads(result.stdout)["next"]

@@ -10,6 +10,7 @@ import pytest
 from gradscope.cli import main
 from gradscope.cli.options import split_arguments
 from gradscope.recording.store import save_recording
+from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
 
 ROOT = Path(__file__).parents[2]
@@ -58,24 +59,27 @@ def check(folder, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [
-        (["exploding_stack"], 1),
-        (["exploding_stack", "--exit-zero"], 0),
-        (["exploding_stack", "--ignore", "GS101"], 0),
-        (["exploding_stack", "--select", "reach"], 0),
-        (["unused_parameter"], 0),
-        (["unused_parameter", "--fail-level", "warning"], 1),
-        (["unused_parameter", "--max-warnings", "0"], 1),
-        (["unused_parameter", "--max-warnings", "1"], 0),
-        (["healthy_mlp", "--max-grad-norm", "3"], 1),
-        (["healthy_mlp", "--max-grad-norm", "4", "--min-grad-norm", "3"], 0),
-        (["healthy_mlp", "--min-grad-norm", "4"], 1),
-        (["healthy_mlp", "unused_parameter", "exploding_stack"], 1),
-        (["unused_parameter", "unused_parameter", "--max-warnings", "1"], 0),
-        (["healthy_mlp", "nowhere.gradscope"], 2),
-        (["healthy_mlp", "--ignore", "ALL"], 2),
-        (["healthy_mlp", "--ignore", "ALL", "--exit-zero"], 2),
-    ],
+    some_on_push(
+        [
+            (["exploding_stack"], 1),
+            (["exploding_stack", "--exit-zero"], 0),
+            (["exploding_stack", "--ignore", "GS101"], 0),
+            (["exploding_stack", "--select", "reach"], 0),
+            (["unused_parameter"], 0),
+            (["unused_parameter", "--fail-level", "warning"], 1),
+            (["unused_parameter", "--max-warnings", "0"], 1),
+            (["unused_parameter", "--max-warnings", "1"], 0),
+            (["healthy_mlp", "--max-grad-norm", "3"], 1),
+            (["healthy_mlp", "--max-grad-norm", "4", "--min-grad-norm", "3"], 0),
+            (["healthy_mlp", "--min-grad-norm", "4"], 1),
+            (["healthy_mlp", "unused_parameter", "exploding_stack"], 1),
+            (["unused_parameter", "unused_parameter", "--max-warnings", "1"], 0),
+            (["healthy_mlp", "nowhere.gradscope"], 2),
+            (["healthy_mlp", "--ignore", "ALL"], 2),
+            (["healthy_mlp", "--ignore", "ALL", "--exit-zero"], 2),
+        ],
+        4,
+    ),
     ids=_words,
 )
 def test_exit_code(check, arguments, code):

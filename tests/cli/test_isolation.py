@@ -127,6 +127,7 @@ def test_what_was_seen_by_a_process_that_does_not_end_is_judged(run, folder, mon
     assert "note: model.py did not exit after its gradients were recorded" in told
 
 
+@pytest.mark.nightly
 def test_modules_copies_and_a_crash_at_the_end_do_not_come_in_the_way(run, tmp_path):
     """Of modules beside the target, the process's copy, and a crash after all was recorded."""
     for name in ("sqlite3", "json", "rich"):
@@ -160,7 +161,7 @@ def test_unreadable_failures_are_none(tmp_path, text):
         pytest.param(signal.SIGTERM, False, 2, 143, 0, marks=pytest.mark.nightly),
         pytest.param(signal.SIGHUP, False, 1, 129, 0, marks=pytest.mark.nightly),
         pytest.param(signal.SIGINT, False, 1, 130, 0, marks=pytest.mark.nightly),
-        (signal.SIGKILL, False, 1, -signal.SIGKILL, 1),
+        pytest.param(signal.SIGKILL, False, 1, -signal.SIGKILL, 1, marks=pytest.mark.nightly),
     ],
 )
 def test_ending_the_check_ends_what_it_runs(tmp_path, folder, sign, again, seeds, code, leaves):
@@ -199,6 +200,7 @@ def test_ending_the_check_ends_what_it_runs(tmp_path, folder, sign, again, seeds
     assert len(list(folder.glob("gradscope-*"))) == leaves
 
 
+@pytest.mark.nightly
 def test_closed_streams_change_no_exit_code(tmp_path, server):
     write(tmp_path, "good.py", GOOD)
     first = Path(__file__).parents[1] / "closed_streams.py"

@@ -7,6 +7,7 @@ import pytest
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import HEADINGS, summary_of
 from gradscope.rules.rule import FAMILIES
+from tests.nightly import some_on_push
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_table_of_a_family_or_prefix(shown):
         assert [line[2:7] for line in done.stdout.splitlines()[2:]] == codes
 
 
-@pytest.mark.parametrize("selector", ["GS105", "gs105", "dead-unit"])
+@pytest.mark.parametrize("selector", some_on_push(["GS105", "gs105", "dead-unit"], 2))
 def test_manual_of_a_rule(selector, shown):
     done = shown(selector)
     lines = done.stdout.splitlines()
@@ -74,11 +75,14 @@ def test_output_file(tmp_path, shown):
 
 @pytest.mark.parametrize(
     ("selector", "error"),
-    [
-        ("GS999", "error: no rule `GS999`"),
-        ("dead-unti", "error: no rule `dead-unti`: did you mean `dead-unit`?"),
-        ("tool", "error: there is no rule in `tool` yet"),
-    ],
+    some_on_push(
+        [
+            ("GS999", "error: no rule `GS999`"),
+            ("dead-unti", "error: no rule `dead-unti`: did you mean `dead-unit`?"),
+            ("tool", "error: there is no rule in `tool` yet"),
+        ],
+        2,
+    ),
 )
 def test_unknown_rules_are_errors(selector, error, shown):
     done = shown(selector)
@@ -86,7 +90,7 @@ def test_unknown_rules_are_errors(selector, error, shown):
     assert done.stderr.startswith(error)
 
 
-@pytest.mark.parametrize("output_format", ["text", "json", "markdown"])
+@pytest.mark.parametrize("output_format", some_on_push(["text", "json", "markdown"], 2))
 def test_terminals_of_few_characters_get_what_they_can_show(
     tmp_path, output_format, ascii_gradscope_in
 ):

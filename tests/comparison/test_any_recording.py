@@ -4,6 +4,7 @@ import json
 from importlib.resources import files
 
 import jsonschema
+import pytest
 from hypothesis import given
 
 from gradscope.comparison.parameters import WORSE
@@ -28,6 +29,7 @@ def test_any_two_runs_can_be_compared(first, second):
     jsonschema.Draft202012Validator(SCHEMA).validate(value)
 
 
+@pytest.mark.nightly
 @given(recordings())
 def test_any_run_is_as_good_as_itself(recording):
     try:

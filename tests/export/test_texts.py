@@ -18,6 +18,7 @@ from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
 from gradscope.report.json.text import finite
 from tests.export.conftest import HOSTILE
+from tests.nightly import some_on_push
 
 
 def written(write, name, report):
@@ -190,7 +191,7 @@ def test_any_cell_comes_back(rows):
     ]
 
 
-@pytest.mark.parametrize("write", [write_csv, write_jsonl])
+@pytest.mark.parametrize("write", some_on_push([write_csv, write_jsonl], 2))
 def test_rows_are_written_as_they_come(write):
     """However many there are: nothing is gathered."""
     rows = ((position, 0.5, "name", True, None) for position in range(20_000))

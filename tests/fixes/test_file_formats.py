@@ -8,6 +8,7 @@ from gradscope.fixes.proposing import Proposals
 from gradscope.rules.selection import parsed_selectors
 from tests.fixes import odd_formats, odd_programs, odd_trainings
 from tests.fixes.in_process import training_report
+from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
 
 NAMES = {
@@ -46,7 +47,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", some_on_push(PROGRAMS, 3))
 def test_an_edit_is_the_same_in_every_format(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fixes import odd_clips, odd_copies, odd_formats, odd_groups, odd_programs, odd_trainings
 from tests.fixes.in_process import fixes_of, training_report
+from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
 
 PROGRAMS = [
@@ -18,20 +19,19 @@ PROGRAMS = [
     *odd_clips.PROGRAMS,
 ]
 A_PUSH = 1
-"""How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
+"""How many programs of each rule a push tests; all are tested nightly."""
 
 
 def marked(programs):
     """Yield the programs, marked by whether a push tests them."""
     seen = Counter()
     for program in programs:
-        kind = program.rule, program.added is not None
-        seen[kind] += 1
-        marks = [] if seen[kind] <= A_PUSH else [pytest.mark.nightly]
+        seen[program.rule] += 1
+        marks = [] if seen[program.rule] <= A_PUSH else [pytest.mark.nightly]
         yield pytest.param(program, id=program.name, marks=marks)
 
 
-@pytest.mark.parametrize("program", [*marked(PROGRAMS)])
+@pytest.mark.parametrize("program", some_on_push([*marked(PROGRAMS)], 4))
 def test_edit_is_right_or_absent(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

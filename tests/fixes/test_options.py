@@ -7,6 +7,7 @@ from gradscope.fixes.options import FixOptions
 from gradscope.fixes.writing import write_edited
 from gradscope.recording.records import Site
 from tests.conftest import ENVIRONMENT
+from tests.nightly import some_on_push
 from tests.source_edits.test_source_files import files_that_ran
 
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "loss_broadcast.py"
@@ -25,7 +26,9 @@ def test_without_libcst_one_line_says_what_to_install(option, monkeypatch):
     assert line.endswith("pip install 'gradscope-torch[fix]'")
 
 
-@pytest.mark.parametrize(("name", "option"), [("inspect", "--diff"), ("check", "--fix")])
+@pytest.mark.parametrize(
+    ("name", "option"), some_on_push([("inspect", "--diff"), ("check", "--fix")], 2)
+)
 def test_without_libcst_findings_are_shown_as_always(name, option, tmp_path, server):
     first = tmp_path / "without_libcst.py"
     first.write_text("import sys\nsys.modules['libcst'] = None\n")

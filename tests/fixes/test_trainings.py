@@ -66,7 +66,7 @@ def changed_lines(diff):
     return [line[0] + line[1:].strip() for line in lines if line[:3] not in ("+++", "---")]
 
 
-@pytest.mark.parametrize("name", some_on_push(CHANGED, {0, 2, 9}))
+@pytest.mark.parametrize("name", some_on_push(CHANGED, {0}))
 def test_diff_of_a_recorded_sample_removes_the_finding(name, tmp_path, gradscope_in):
     shutil.copy(SAMPLES / f"{name}.py", tmp_path)
     before = (tmp_path / f"{name}.py").read_bytes()
@@ -139,7 +139,7 @@ for i in range(30):
 """
 
 
-@pytest.mark.parametrize("place", ["before", "behind"])
+@pytest.mark.parametrize("place", some_on_push(["before", "behind"], 2))
 def test_a_clip_is_not_moved_to_where_gradients_are_scaled(place, tmp_path, gradscope_in):
     lines = ["scaler.scale(loss).backward()", "scaler.step(optimizer)"]
     clip = "nn.utils.clip_grad_norm_(net.parameters(), 0.01)"

@@ -2,6 +2,8 @@
 
 from textwrap import dedent
 
+import pytest
+
 PROGRAM = """
 import torch
 from torch import nn
@@ -115,6 +117,7 @@ def scaled(output, target):
 }
 
 
+@pytest.mark.nightly
 def test_modules_that_import_each_other_are_fixed_together(tmp_path, gradscope_in):
     for name, text in CIRCULAR.items():
         (tmp_path / name).write_text(text)

@@ -69,7 +69,9 @@ def test_failure_tells_rule_place_code_and_remedy():
     assert max(map(len, text.splitlines())) <= 120
 
 
-@pytest.mark.parametrize(("level", "fails"), [("error", False), ("warning", True), ("note", True)])
+@pytest.mark.parametrize(
+    ("level", "fails"), some_on_push([("error", False), ("warning", True), ("note", True)], 2)
+)
 def test_fail_level(level, fails):
     def check():
         return assert_gradients_healthy(Probed(), batch(), F.mse_loss, fail_level=level)

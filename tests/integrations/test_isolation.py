@@ -7,6 +7,8 @@ import tomllib
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 UNUSED = """
@@ -58,6 +60,7 @@ def test_tests_that_check_nothing_load_nothing(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.nightly
 def test_checks_travel_from_workers(tmp_path):
     done = run_pytest(tmp_path, WORKERS, "-p", "xdist", "-n", "2", "--gradscope")
     text = done.stdout

@@ -16,6 +16,7 @@ from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.testing import UnhealthyGradientsError
+from tests.nightly import some_on_push
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -62,6 +63,7 @@ def test_findings_are_reported_at_the_end(lightning, tmp_path, capsys):
     assert len(load_recording(tmp_path / "run.gradscope").steps) == 12
 
 
+@pytest.mark.nightly
 def test_findings_at_the_fail_level_end_the_training_with_an_error(lightning, tmp_path):
     with pytest.raises(UnhealthyGradientsError, match="GS201") as caught:
         lightning.fit(lightning.GradscopeCallback(fail_level="warning"), tmp_path, is_cut=True)
@@ -77,6 +79,7 @@ def test_clip_of_the_trainer_is_at_its_argument(lightning, tmp_path):
     assert "gradient_clip_val=1234.5" in found.location.source
 
 
+@pytest.mark.nightly
 def test_precision_of_the_trainer_is_at_its_argument(lightning, tmp_path):
     callback = lightning.GradscopeCallback()
     torch.manual_seed(0)
@@ -141,7 +144,8 @@ def norms(recording):
     ]
 
 
-@pytest.mark.parametrize("first_epochs", [1, 3])
+@pytest.mark.nightly
+@pytest.mark.parametrize("first_epochs", some_on_push([1, 3], 2))
 def test_resumed_training_continues_the_recording(lightning, tmp_path, first_epochs):
     whole, resumed, callback = whole_and_resumed(lightning, tmp_path, first_epochs=first_epochs)
     assert sorted(one.name for one in tmp_path.glob("run*")) == ["run.gradscope"]
@@ -155,6 +159,7 @@ def test_resumed_training_continues_the_recording(lightning, tmp_path, first_epo
     assert [row["step"] for row in rows] == [6, 7, 8, 9, 10, 11]
 
 
+@pytest.mark.nightly
 def test_resumed_training_has_the_findings_of_the_whole_one(lightning, tmp_path):
     options = {"is_cut": True, "accumulate_grad_batches": 1, "gradient_clip_val": 1e6}
     whole, resumed, _ = whole_and_resumed(lightning, tmp_path, **options)
@@ -166,6 +171,7 @@ def test_resumed_training_has_the_findings_of_the_whole_one(lightning, tmp_path)
     assert "GS201" in {rule for rule, _ in found[0]}
 
 
+@pytest.mark.nightly
 def test_new_training_has_a_recording_of_its_own(lightning, tmp_path):
     path = tmp_path / "run.gradscope"
     for _ in range(2):
@@ -226,6 +232,7 @@ def test_recording_survives_a_kill_in_each_part(tmp_path, request):
     assert [step for step, _ in third] == list(range(12))
 
 
+@pytest.mark.nightly
 def test_exception_of_the_training_is_recorded(lightning, tmp_path):
     path = tmp_path / "run.gradscope"
     with pytest.raises(RuntimeError, match="no more batches"):

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.nightly import some_on_push
+
 
 def test_nearest_marker_wins_key_by_key(run_tests):
     result = run_tests("""
@@ -76,11 +78,14 @@ def test_marker_of_a_module_or_a_class_binds_what_has_the_fixture(run_tests):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("max_nrom=3", "has no argument `max_nrom`: did you mean `max_norm`?"),
-        ("colour=3", "has no argument `colour`: it has select, ignore, max_norm, *"),
-        ("10.0", "takes named arguments only: select, *"),
-    ],
+    some_on_push(
+        [
+            ("max_nrom=3", "has no argument `max_nrom`: did you mean `max_norm`?"),
+            ("colour=3", "has no argument `colour`: it has select, ignore, max_norm, *"),
+            ("10.0", "takes named arguments only: select, *"),
+        ],
+        2,
+    ),
 )
 def test_wrong_argument_is_an_error_of_usage_that_names_the_test(run_tests, arguments, message):
     result = run_tests(f"""

@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from tests.nightly import some_on_push
+
+pytestmark = pytest.mark.nightly  # a kernel takes as long as a hundred tests
+
 pytest.importorskip("ipykernel")
 pytest.importorskip("nbconvert")
 
@@ -83,7 +87,7 @@ def text_of(outputs):
     return "".join("".join(one.get("text", "")) for one in outputs)
 
 
-@pytest.mark.parametrize(("name", "cell"), [("watch", 2), ("magic", 4)])
+@pytest.mark.parametrize(("name", "cell"), some_on_push([("watch", 2), ("magic", 4)], 2))
 def test_report_names_the_line_of_the_cell(name, cell, outputs):
     html = html_of(outputs[name])
     assert "GS301" in html

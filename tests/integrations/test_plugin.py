@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.nightly import some_on_push
+
 
 def test_fixture_checks(run_tests):
     result = run_tests("""
@@ -24,7 +26,7 @@ def test_fixture_checks(run_tests):
     result.stdout.no_fnmatch_line("*assert_gradients_healthy(*")  # which no frame shows
 
 
-@pytest.mark.parametrize("level", ["note", "error"])
+@pytest.mark.parametrize("level", some_on_push(["note", "error"], 2))
 def test_fail_level_of_the_marker(run_tests, level):
     result = run_tests(f"""
         @pytest.mark.gradscope(fail_level="{level}")
@@ -179,6 +181,7 @@ def test_checks_of_fixtures_and_subtests_count(run_tests):
     )
 
 
+@pytest.mark.nightly
 def test_shared_models_and_unittest(run_tests):
     result = run_tests("""
         import unittest

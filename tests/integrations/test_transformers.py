@@ -1,6 +1,7 @@
 """The callback for transformers' Trainer, with the real library."""
 
 import copy
+import importlib
 import subprocess
 import sys
 
@@ -10,71 +11,21 @@ import torch
 from gradscope.recording.store import load_recording
 from gradscope.testing import UnhealthyGradientsError
 
-pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from transformers import (  # noqa: E402 - the library is optional
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedTokenizerFast,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
 
-from gradscope.integrations.transformers import GradscopeCallback  # noqa: E402
+@pytest.fixture(scope="module")
+def hf():
+    """The training: only the worker that has these tests imports the library."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    return importlib.import_module("tests.integrations.transformers_training")
 
 
-class Tokens(torch.utils.data.Dataset):
-    def __init__(self):
-        self.ids = torch.randint(0, 20, (32, 6), generator=torch.Generator().manual_seed(0))
-
-    def __len__(self):
-        return 32
-
-    def __getitem__(self, index):
-        return {"input_ids": self.ids[index], "labels": self.ids[index]}
-
-
-class Tracker(TrainerCallback):
-    """Stands for the callbacks of wandb, TensorBoard and others."""
-
-    def __init__(self):
-        self.logs = []
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        self.logs.append((state.global_step, dict(logs)))
-
-
-class Detached(Trainer):
-    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
-        hidden = model.transformer(inputs["input_ids"]).last_hidden_state.detach()
-        return model.lm_head(hidden).square().mean()
-
-
-def make_trainer(folder, *callbacks, kind=Trainer, **options):
-    torch.manual_seed(0)
-    config = {"vocab_size": 20, "n_positions": 8, "n_embd": 8, "n_layer": 2, "n_head": 2}
-    net = GPT2LMHeadModel(GPT2Config(**config, bos_token_id=0, eos_token_id=0))
-    chosen = {
-        "max_steps": 6,
-        "per_device_train_batch_size": 4,
-        "gradient_accumulation_steps": 2,
-        "max_grad_norm": 0.01,
-        "logging_steps": 2,
-        "save_strategy": "no",
-        **options,
-    }
-    arguments = TrainingArguments(
-        output_dir=str(folder), report_to=[], use_cpu=True, disable_tqdm=True, **chosen
-    )
-    return kind(model=net, args=arguments, train_dataset=Tokens(), callbacks=list(callbacks))
-
-
-def test_norms_are_those_before_clipping_in_the_logs_of_the_trainer(tmp_path):
-    tracker = Tracker()
-    trainer = make_trainer(tmp_path, tracker, GradscopeCallback())
+@pytest.mark.nightly
+def test_norms_are_those_before_clipping_in_the_logs_of_the_trainer(hf, tmp_path):
+    tracker = hf.Tracker()
+    trainer = hf.make_trainer(tmp_path, tracker, hf.GradscopeCallback())
     trainer.train()
     own = [one for one in trainer.state.log_history if "grad_norm" in one]
     ours = [one for one in trainer.state.log_history if "grad_norm/global" in one]
@@ -89,33 +40,38 @@ def test_norms_are_those_before_clipping_in_the_logs_of_the_trainer(tmp_path):
     assert tracker.logs[-1] == (6, {"gradscope/findings": 0.0})
 
 
-def test_findings_point_at_the_code_of_the_user(tmp_path, capsys):
+def test_findings_point_at_the_code_of_the_user(hf, tmp_path, capsys):
     path = tmp_path / "run.gradscope"
-    callback = GradscopeCallback(save=path)
-    make_trainer(tmp_path, callback, kind=Detached).train()
+    callback = hf.GradscopeCallback(save=path)
+    hf.make_trainer(tmp_path, callback, kind=hf.Detached).train()
     (found,) = [one for one in callback.report.findings if one.rule == "GS201"]
     assert found.location.source.endswith("last_hidden_state.detach()")
     assert "GS201" in capsys.readouterr().err
     assert len([one for one in load_recording(path).steps if one.optimizer]) == 6
 
 
-def test_findings_at_the_fail_level_end_the_training_with_an_error(tmp_path):
+@pytest.mark.nightly
+def test_findings_at_the_fail_level_end_the_training_with_an_error(hf, tmp_path):
     with pytest.raises(UnhealthyGradientsError, match="GS201"):
-        make_trainer(tmp_path, GradscopeCallback(fail_level="warning"), kind=Detached).train()
-    make_trainer(tmp_path, GradscopeCallback(fail_level="warning")).train()
+        hf.make_trainer(
+            tmp_path, hf.GradscopeCallback(fail_level="warning"), kind=hf.Detached
+        ).train()
+    hf.make_trainer(tmp_path, hf.GradscopeCallback(fail_level="warning")).train()
 
 
-def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
-    callback = GradscopeCallback()
-    make_trainer(tmp_path, callback, max_steps=24, max_grad_norm=4321.5).train()
+@pytest.mark.nightly
+def test_clip_of_the_trainer_is_at_its_argument(hf, tmp_path):
+    callback = hf.GradscopeCallback()
+    hf.make_trainer(tmp_path, callback, max_steps=24, max_grad_norm=4321.5).train()
     (found,) = [one for one in callback.report.findings if one.rule == "GS406"]
     assert "max_grad_norm=4321.5" in found.location.source
 
 
-def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
-    callback = GradscopeCallback()
-    net = make_trainer(tmp_path).model.to(torch.bfloat16)
-    arguments = TrainingArguments(
+@pytest.mark.nightly
+def test_precision_of_the_trainer_is_at_its_argument(hf, tmp_path):
+    callback = hf.GradscopeCallback()
+    net = hf.make_trainer(tmp_path).model.to(torch.bfloat16)
+    arguments = hf.TrainingArguments(
         output_dir=str(tmp_path),
         learning_rate=1e-6,
         bf16=True,
@@ -124,28 +80,30 @@ def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
         use_cpu=True,
         save_strategy="no",
     )
-    Trainer(model=net, args=arguments, train_dataset=Tokens(), callbacks=[callback]).train()
+    hf.Trainer(model=net, args=arguments, train_dataset=hf.Tokens(), callbacks=[callback]).train()
     (found,) = [one for one in callback.report.findings if one.rule == "GS603"]
     assert found.location.source == "bf16=True,"
-    assert any(one.source.startswith("Trainer(model=net") for one in found.related)
+    assert any(one.source.startswith("hf.Trainer(model=net") for one in found.related)
     places = [one.location for one in callback.report.findings]
     assert not any(one.is_installed for one in places if one is not None)
 
 
-def test_training_is_bit_identical(tmp_path):
+@pytest.mark.nightly
+def test_training_is_bit_identical(hf, tmp_path):
     trained = []
-    for callbacks in ([GradscopeCallback(tensor_every=1)], []):
-        trainer = make_trainer(tmp_path, *callbacks)
+    for callbacks in ([hf.GradscopeCallback(tensor_every=1)], []):
+        trainer = hf.make_trainer(tmp_path, *callbacks)
         trainer.train()
         trained.append(list(trainer.model.parameters()))
     assert all(map(torch.equal, *trained))
 
 
-def test_resumed_training_continues_the_recording(tmp_path):
+@pytest.mark.nightly
+def test_resumed_training_continues_the_recording(hf, tmp_path):
     path = tmp_path / "run.gradscope"
     saving = {"save_strategy": "steps", "save_steps": 3}
-    make_trainer(tmp_path, GradscopeCallback(save=path), max_steps=3, **saving).train()
-    trainer = make_trainer(tmp_path, GradscopeCallback(save=path), **saving)
+    hf.make_trainer(tmp_path, hf.GradscopeCallback(save=path), max_steps=3, **saving).train()
+    trainer = hf.make_trainer(tmp_path, hf.GradscopeCallback(save=path), **saving)
     trainer.train(resume_from_checkpoint=True)
     assert [one.name for one in tmp_path.glob("run*")] == ["run.gradscope"]
     steps = [one.index for one in load_recording(path).steps if one.optimizer]
@@ -155,23 +113,26 @@ def test_resumed_training_continues_the_recording(tmp_path):
 
 
 @pytest.mark.nightly
-def test_trainer_of_trl_has_the_norms(tmp_path):
+def test_trainer_of_trl_has_the_norms(hf, tmp_path):
     datasets, trl = pytest.importorskip("datasets"), pytest.importorskip("trl")
     tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
     words = {word: index for index, word in enumerate(["<pad>", "<eos>", *"abcdefgh"])}
     core = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<pad>"))
     core.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token="<pad>", eos_token="<eos>"
+    )
     arguments = trl.SFTConfig(
         output_dir=str(tmp_path), max_steps=4, max_length=8, logging_steps=2, report_to=[],
         use_cpu=True, bf16=False, gradient_checkpointing=False, save_strategy="no",
     )  # fmt: skip
     trainer = trl.SFTTrainer(
-        model=make_trainer(tmp_path).model,
+        model=hf.make_trainer(tmp_path).model,
         args=arguments,
         train_dataset=datasets.Dataset.from_list([{"text": "a b c d e f"}] * 32),
         processing_class=tokenizer,
-        callbacks=[GradscopeCallback(save=tmp_path / "run.gradscope")],
+        callbacks=[hf.GradscopeCallback(save=tmp_path / "run.gradscope")],
     )
     trainer.train()
     own = [one["grad_norm"] for one in trainer.state.log_history if "grad_norm" in one]
@@ -184,14 +145,14 @@ def test_trainer_of_trl_has_the_norms(tmp_path):
     assert len([one for one in steps if one.optimizer]) == 4
 
 
-def test_callback_can_be_copied():
-    copy.deepcopy(GradscopeCallback(save="run.gradscope"))
+def test_callback_can_be_copied(hf):
+    copy.deepcopy(hf.GradscopeCallback(save="run.gradscope"))
 
 
 SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})
-from test_transformers import make_trainer, GradscopeCallback
+from transformers_training import make_trainer, GradscopeCallback
 callback = GradscopeCallback(save="run.gradscope", fail_level="error")
 trainer = make_trainer("out", callback, max_steps=4, ddp_backend="gloo")
 net = trainer.model
@@ -200,7 +161,7 @@ trainer.train()
 
 
 @pytest.mark.nightly
-def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path, request):
+def test_each_rank_has_a_recording_and_the_first_one_reports(hf, tmp_path, request):
     (tmp_path / "train.py").write_text(SCRIPT.format(folder=str(request.path.parent)))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -109,6 +109,7 @@ def test_warnings_are_of_the_same_lines(start, write):
     assert watched.stdout == plain.stdout
 
 
+@pytest.mark.nightly
 def test_state_of_the_interpreter_is_the_same(start, write):
     plain, watched = _both(start, write, STATE)
     assert plain.stdout.startswith("[]\n")

@@ -54,6 +54,7 @@ def test_safe_path_is_respected(start, write):
     assert start("-P", "-m", "gradscope", "run", "train.py").stdout == plain.stdout
 
 
+@pytest.mark.nightly
 def test_pytest_finds_nothing_to_warn_of(start, write):
     write("test_it.py", "def test_it():\n    assert True")
     ended = start("-m", "gradscope", "run", "-m", "pytest", "-W", "error", "test_it.py")

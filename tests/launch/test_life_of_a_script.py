@@ -1,5 +1,7 @@
 """Processes, files and threads of a script, under `gradscope run` as under python."""
 
+import pytest
+
 
 def test_what_is_said_last(same, write):
     write(
@@ -86,6 +88,7 @@ def test_standard_streams(same, write):
     assert same("train.py", "--lr", "much").returncode == 2
 
 
+@pytest.mark.nightly
 def test_streams_and_loggers_that_it_replaces(start, write):
     write(
         "train.py",

@@ -17,6 +17,7 @@ from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.store import load_recording
 from tests.jobs import free_port
 from tests.launch.conftest import ENVIRONMENT
+from tests.nightly import some_on_push
 
 LOOP = """
 import os, sys
@@ -265,9 +266,10 @@ def test_a_rank_starts_no_ranks(monkeypatch):
     assert VARIABLE not in started(sys.executable, "-c", SHOW)[0]
 
 
-@pytest.mark.parametrize(
-    "flags", [(), ("-u",), ("-W", "ignore"), ("-Xutf8", "-uB"), ("-uWignore",)]
-)
+FLAGS = [(), ("-u",), ("-W", "ignore"), ("-Xutf8", "-uB"), ("-uWignore",)]
+
+
+@pytest.mark.parametrize("flags", some_on_push([pytest.param(flags) for flags in FLAGS], {3}))
 def test_options_of_the_interpreter_are_kept(tmp_path, flags):
     (tmp_path / "show.py").write_text(SHOW)
     plan = RankPlan(base=tmp_path / "x.gradscope", command="run", watch=WatchOptions())

@@ -4,6 +4,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.nightly import some_on_push
+
 ASKING = """
     import importlib.util, sys
     class Asking:
@@ -122,7 +124,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", some_on_push(WAYS, 3))
 def test_torch_is_seen_however_it_is_imported(way, gradscope, script, write):
     script(f"{dedent(WAYS[way])}\ntorch.train(2)\nprint('trained')")
     write("torch/nn.py", "")

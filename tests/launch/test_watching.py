@@ -83,27 +83,32 @@ def test_quiet_shows_the_findings_and_the_last_line(gradscope, script, tmp_path)
 
 @pytest.mark.parametrize(
     ("text", "options", "code"),
-    [
-        (HEALTHY, ("--check",), 0),
-        (SICK, (), 0),
-        (SICK, ("--check",), 1),
-        (SICK, ("--check", "--ignore", "GS301"), 0),
-        (SICK + "\nraise SystemExit(7)", ("--check",), 7),
-        (HEALTHY + "\nraise SystemExit(7)", (), 7),
-        (SICK + "\n1 / 0", ("--check",), 1),
-        ("import torch", ("--check",), 2),
-        ("import torch", (), 0),
-        ("print('no torch')", ("--check",), 2),
-        ("print('no torch')", (), 0),
-        ("import torch\nraise SystemExit(3)", ("--check",), 3),
-    ],
+    some_on_push(
+        [
+            (HEALTHY, ("--check",), 0),
+            (SICK, (), 0),
+            (SICK, ("--check",), 1),
+            (SICK, ("--check", "--ignore", "GS301"), 0),
+            (SICK + "\nraise SystemExit(7)", ("--check",), 7),
+            (HEALTHY + "\nraise SystemExit(7)", (), 7),
+            (SICK + "\n1 / 0", ("--check",), 1),
+            ("import torch", ("--check",), 2),
+            ("import torch", (), 0),
+            ("print('no torch')", ("--check",), 2),
+            ("print('no torch')", (), 0),
+            ("import torch\nraise SystemExit(3)", ("--check",), 3),
+        ],
+        4,
+    ),
 )
 def test_exit_code(gradscope, script, text, options, code):
     script(text)
     assert gradscope("run", *options, "train.py").returncode == code
 
 
-@pytest.mark.parametrize("output_format", ["full", "concise", "json", "github", "junit", "sarif"])
+@pytest.mark.parametrize(
+    "output_format", some_on_push(["full", "concise", "json", "github", "junit", "sarif"], 3)
+)
 def test_gate_in_every_format(gradscope, script, tmp_path, output_format):
     script(SICK)
     done = gradscope("run", "--check", "--output-format", output_format, "-o", "out", "train.py")
@@ -147,6 +152,7 @@ def test_nothing_seen_is_written_in_every_format(gradscope, script, tmp_path, ou
         assert json.loads(report)["rules"]["ran"] == []
 
 
+@pytest.mark.nightly
 def test_processes_that_computed_in_its_place_are_reported(gradscope, script):
     script(
         """
@@ -219,6 +225,7 @@ def test_steps_in_a_thread_end_silently(gradscope, script):
     assert re.fullmatch(r"\nNo findings: .*\n", done.stderr)
 
 
+@pytest.mark.nightly
 def test_training_that_outlives_the_main_thread_is_observed(gradscope, script):
     script(
         """

@@ -86,6 +86,7 @@ def failing(path):
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("room", [None, LITTLE], ids=["whole", "thinned"])
 @pytest.mark.parametrize("name", some_on_push(FAILING, [0, 1]))
 def test_what_stops_a_run_is_in_its_report(name, room, tmp_path):

@@ -14,6 +14,7 @@ from tests.recording.test_thinning import recorder_at
 from tests.rules.accumulation.runs import Run
 
 
+@pytest.mark.nightly
 def test_the_view_grows_and_the_report_comes_at_the_end(start_on, tmp_path):
     run = Run()
     weights = run.model("model", 2)

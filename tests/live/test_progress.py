@@ -122,6 +122,7 @@ for _ in range(3):
 )
 
 
+@pytest.mark.nightly
 def test_a_run_shows_that_it_is_judged_and_leaves_its_report(start_on, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     screen, process = start_on([sys.executable, "-m", "gradscope", "run", "train.py"], 80, 60)

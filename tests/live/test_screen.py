@@ -43,7 +43,7 @@ def test_panel_is_drawn_below_what_the_script_prints(live):
     assert screen.code == 0
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", some_on_push(ENDINGS, 3))
 def test_terminal_is_left_as_it_was_whatever_ends_the_script(live, ending):
     after, code = ENDINGS[ending]
     with live(script(after=f"print('last', flush=True)\n{after}"), "-q") as screen:
@@ -102,6 +102,7 @@ def test_line_that_was_begun_goes_on_where_it_was(live):
     assert screen.screen.text[0] == "begun and trained"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "columns, lines", some_on_push([(40, 24), (80, 24), (140, 50), (20, 8), (80, 5), (5, 6)], 3)
 )
@@ -138,6 +139,7 @@ def test_without_colours_none_are_written(live):
     assert set(re.findall(rb"\x1b\[([\d;]*)m", screen.written)) == {b"0"}
 
 
+@pytest.mark.nightly
 def test_other_ranks_show_nothing(live):
     with live(script(), "-q", RANK="1") as screen:
         screen.send("\n")
@@ -147,6 +149,7 @@ def test_other_ranks_show_nothing(live):
         screen.send("\n")
 
 
+@pytest.mark.nightly
 def test_children_of_the_script_are_its_own(live):
     text = """
         import os, torch
@@ -184,6 +187,7 @@ def test_error_of_the_display_ends_it_and_nothing_else(live, tmp_path):
     assert [line for line in screen.screen.text if line.startswith("note: nothing")] in ([told], [])
 
 
+@pytest.mark.nightly
 def test_gate_and_limits_work_as_without(live):
     sick = "import torch\ntorch.train(40, zeroed=False)\nprint('to the end')"
     with live(sick, "-q", "--check", "--fail-fast") as screen:

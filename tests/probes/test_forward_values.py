@@ -11,6 +11,7 @@ import gradscope
 from gradscope.probes.forward.forward_values import values_of
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.forward import ForwardStat, SaturationRecord, UnitRecord
+from tests.nightly import some_on_push
 
 
 class Functional(nn.Module):
@@ -167,7 +168,7 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+@pytest.mark.parametrize("activation", some_on_push(ACTIVATIONS.values(), 3), ids=ACTIVATIONS)
 def test_activations_that_are_flat_on_one_side_are_counted(activation):
     recording = run(lambda model, x: model.second(activation(model.first(x))))
     assert [found.units for found in recording.evidence_of(UnitRecord)] == [8]
@@ -183,7 +184,7 @@ NO_UNITS = {
 }
 
 
-@pytest.mark.parametrize("forward", NO_UNITS.values(), ids=NO_UNITS)
+@pytest.mark.parametrize("forward", some_on_push(NO_UNITS.values(), 3), ids=NO_UNITS)
 def test_what_is_no_activation_of_a_layer_has_no_units(forward):
     assert run(forward).evidence_of(UnitRecord) == ()
 

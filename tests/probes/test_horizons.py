@@ -12,6 +12,7 @@ from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
+from tests.nightly import some_on_push
 
 STEPS = 12
 
@@ -76,7 +77,9 @@ def test_batch_first_is_the_same_in_another_order():
 
 @pytest.mark.parametrize(
     "kwargs",
-    [{}, {"num_layers": 2}, {"bidirectional": True}, {"proj_size": 3}, {"dropout": 0.5}],
+    some_on_push(
+        [{}, {"num_layers": 2}, {"bidirectional": True}, {"proj_size": 3}, {"dropout": 0.5}], 2
+    ),
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore:dropout option", "ignore:LSTM with projections")
@@ -105,6 +108,7 @@ def test_what_is_read_at_every_step_needs_no_memory():
     assert horizons(decaying(0.5), lambda _, state: state[-1], x)[0].read_from == STEPS - 1
 
 
+@pytest.mark.nightly
 def test_of_packed_sequences_the_longest_count():
     class Packed(nn.Module):
         def __init__(self):
@@ -120,6 +124,7 @@ def test_of_packed_sequences_the_longest_count():
     assert found.steps == 9
 
 
+@pytest.mark.nightly
 def test_short_sequences_and_layers_called_a_step_at_a_time_are_left_out():
     class Stepwise(nn.Module):
         def __init__(self):

@@ -14,6 +14,7 @@ from gradscope.recording.evidence.batches import (
     AccumulationRecord,
     MicroBatchRecord,
 )
+from tests.nightly import some_on_push
 from tests.probes.micro_batching import IGNORING, MEAN, SUM, X, Y, compared, net, recorded
 
 
@@ -29,7 +30,7 @@ def parts_of(number, y=Y):
     return list(zip(X.tensor_split(number), y.tensor_split(number), strict=True))
 
 
-@pytest.mark.parametrize("number", [2, 4, 8])
+@pytest.mark.parametrize("number", some_on_push([2, 4, 8], 2))
 def test_mean_has_to_be_divided(number):
     found = compared(net(), (X, Y), MEAN, number)
     assert (found.law, found.rows) == ("mean", 8)
@@ -37,7 +38,7 @@ def test_mean_has_to_be_divided(number):
     assert found.remaining < 1e-6
 
 
-@pytest.mark.parametrize("number", [2, 3, 8])
+@pytest.mark.parametrize("number", some_on_push([2, 3, 8], 3))
 def test_sum_is_right_as_it_is(number):
     found = compared(net(), (X, Y), SUM, number)
     assert found.law == "equal"
@@ -138,14 +139,18 @@ def test_micro_batch_without_a_target_is_reported():
     assert [part.count for part in parts] == [1, 0, 2, 2]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "layer",
-    [
-        partial(nn.LayerNorm, 16),
-        partial(nn.Dropout, 0.5),
-        partial(nn.AlphaDropout, 0.5),
-        nn.Identity,
-    ],
+    some_on_push(
+        [
+            partial(nn.LayerNorm, 16),
+            partial(nn.Dropout, 0.5),
+            partial(nn.AlphaDropout, 0.5),
+            nn.Identity,
+        ],
+        3,
+    ),
 )
 def test_layers_without_batch_statistics_add_up(layer):
     found = compared(net(layer()), (X, Y), MEAN, 4)
@@ -166,6 +171,7 @@ def test_batch_norm_in_eval_mode_is_none_of_it():
     assert (found.law, found.modules) == ("mean", ())
 
 
+@pytest.mark.nightly
 def test_batch_norm_without_running_statistics_cannot_be_switched_off():
     found = compared(net(nn.BatchNorm1d(16, track_running_stats=False)), (X, Y), MEAN, 4)
     assert (found.obstruction, found.apart) == ("batch norm", "none")
@@ -184,12 +190,14 @@ def test_loss_that_compares_examples_is_reported_with_its_line():
     assert "embedded @ embedded.T" in recording.sites[found.site].source
 
 
+@pytest.mark.nightly
 def test_loss_that_compares_examples_under_batch_norm_is_not_laid_on_that():
     found = compared(net(nn.BatchNorm1d(16)), (X, Y), in_batch_negatives, 2)
     assert (found.obstruction, found.apart) == ("examples meet", "none")
 
 
-@pytest.mark.parametrize(("reduction", "law"), [("sum", "none"), ("mean", "mean")])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("reduction", "law"), some_on_push([("sum", "none"), ("mean", "mean")], 2))
 def test_penalty_beside_a_sum_is_added_by_each_micro_batch(reduction, law):
     def penalised(model, batch):
         penalty = sum(parameter.square().sum() for parameter in model.parameters())
@@ -201,6 +209,7 @@ def test_penalty_beside_a_sum_is_added_by_each_micro_batch(reduction, law):
     assert (found.law, found.obstruction) == (law, "repeated term" if law == "none" else None)
 
 
+@pytest.mark.nightly
 def test_permutation_of_the_batch_cannot_be_shared():
     def mixed_up(model, batch):
         return functional.cross_entropy(model(batch[0]), batch[1][torch.randperm(len(batch[1]))])
@@ -210,6 +219,7 @@ def test_permutation_of_the_batch_cannot_be_shared():
     assert found.unmatched
 
 
+@pytest.mark.nightly
 def test_half_precision_is_given_its_rounding():
     batch = (X.bfloat16(), Y)
     found = compared(net().bfloat16(), batch, MEAN, 4)
@@ -217,6 +227,7 @@ def test_half_precision_is_given_its_rounding():
     assert 1e-4 < found.remaining < 2e-2
 
 
+@pytest.mark.nightly
 def test_rounding_of_a_bias_before_batch_norm_is_not_compared():
     model = net(nn.BatchNorm1d(16)).double()
     rows = recorded(model, (X.double(), Y), MEAN, 2).evidence_of(AccumulatedGradient)
@@ -225,6 +236,7 @@ def test_rounding_of_a_bias_before_batch_norm_is_not_compared():
     assert not math.isnan(rows[0].deviation)
 
 
+@pytest.mark.nightly
 def test_expert_that_only_one_micro_batch_reaches_is_compared():
     class Experts(nn.Module):
         def __init__(self):

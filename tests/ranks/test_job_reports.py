@@ -70,6 +70,7 @@ def ranks(folder, name):
     return [load_recording(folder / f"{name}.rank{rank}.gradscope") for rank in (0, 1)]
 
 
+@pytest.mark.nightly
 def test_joined_norms_of_shards_are_those_of_replicas(folder):
     sharded, replicated = joined_recording(ranks(folder, "fsdp2")), ranks(folder, "ddp")[0]
     assert not any(one.is_shard for one in sharded.parameters)
@@ -202,6 +203,7 @@ def test_the_page_shows_ranks_side_by_side(command):
     )
 
 
+@pytest.mark.nightly
 def test_the_page_of_a_check_shows_ranks_side_by_side(command):
     page = command("check", "fsdp2.gradscope", "--output-format", "html")[1]
     assert "Ranks by step" in page
@@ -209,6 +211,7 @@ def test_the_page_of_a_check_shows_ranks_side_by_side(command):
     assert "Global gradient norm over all ranks" in page
 
 
+@pytest.mark.nightly
 def test_recordings_that_are_no_job_are_one_line_and_code_2(folder, command, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -269,6 +272,7 @@ def test_a_missing_rank_is_told_and_the_others_are_reported(folder, command, tmp
     assert [row["rank"] for row in run["ranks"]["recorded"]] == [0, 1, 2]
 
 
+@pytest.mark.nightly
 def test_of_a_large_job_one_rank_of_each_kind_is_read_in_full(folder, tmp_path):
     copied(folder, tmp_path, 20)
     odd = tmp_path / "large.rank7.gradscope"

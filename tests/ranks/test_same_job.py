@@ -9,8 +9,8 @@ SCRIPT = Path(__file__).with_name("same_job.py")
 # Read from its text: what it imports takes long.
 JOBS = re.findall(r'^    "([\w-]+)": ', SCRIPT.read_text(), re.MULTILINE)
 ON_FOUR = ("ddp-no-sync", "ddp-unused", "fsdp2-mixed", "hybrid", "tp", "tp-fsdp2", "pipeline-1f1b")
-ALWAYS = ("ddp-power-sgd", "fsdp2-mixed")
-"""Those that every push tests. They keep most apart: a hook, and parts of low precision."""
+ALWAYS = ("fsdp2-mixed",)
+"""Those that every push tests: it keeps most apart, parts of low precision."""
 CASES = [
     pytest.param(name, ranks, marks=() if name in ALWAYS and ranks == 2 else pytest.mark.nightly)
     for name in JOBS

@@ -64,6 +64,7 @@ def test_norms_come_back_as_they_were_measured(steps, tmp_path):
     assert len(table) == sum(map(len, steps))
 
 
+@pytest.mark.nightly
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=ROWS)
 def test_columns_are_those_of_the_records(steps, tmp_path):

@@ -159,6 +159,7 @@ def test_what_is_broken_stays_whole_with_the_steps_around(tmp_path):
     assert broken.first <= 700 < broken.first + broken.count
 
 
+@pytest.mark.nightly
 def test_the_larger_spike_is_kept_where_there_is_no_room_for_both(tmp_path):
     values = numbers(2_000)
     values[500], values[900] = (1.0, 40.0), (1.0, 80.0)
@@ -348,6 +349,7 @@ def test_captured_steps_without_room_are_dropped_and_counted(tmp_path):
     assert dropped_text(training_run(kept)) == told
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("parameters", some_on_push([2, 60, 300], {1}))
 def test_the_limit_holds_whatever_is_trained(parameters, tmp_path):
     path = tmp_path / "run.gradscope"
@@ -372,6 +374,7 @@ def test_the_limit_holds_whatever_is_trained(parameters, tmp_path):
         assert (span.bucket.lowest, span.bucket.highest) == (min(losses), max(losses))
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_too_large_ends_the_recording_within_the_limit(tmp_path):
     path = tmp_path / "run.gradscope"
     with pytest.raises(GradscopeError, match="it has its largest size, see --keep"):

@@ -103,18 +103,20 @@ def test_formats_of_ci_name_the_changed_lines(report):
 
 def test_a_diff_is_coloured_on_a_terminal_and_keeps_its_lines(report):
     shown = [(one, report.target.root) for one in report.findings]
-    plain = render_fixes(shown, 2, Console(file=io.StringIO(), width=20, color_system=None))
+    plain = render_fixes(
+        shown, report.findings * 2, Console(file=io.StringIO(), width=20, color_system=None)
+    )
     assert ADDED in plain.split("\n")
     assert plain.endswith("1 fix, 1 verified; 2 more with --unsafe-fixes")
     terminal = Console(file=io.StringIO(), width=20, force_terminal=True, color_system="truecolor")
-    assert f"\x1b[32m{ADDED}\x1b[0m" in render_fixes(shown, 0, terminal).split("\n")
+    assert f"\x1b[32m{ADDED}\x1b[0m" in render_fixes(shown, (), terminal).split("\n")
 
 
 def test_carriage_returns_and_other_signs_of_a_diff(report):
     (finding,) = report.findings
     fix = replace(finding.fix, diff="+a = '\x1b[31m'\r\n+\tb", verified=False, verdict="why")
     shown = [(replace(finding, fix=fix), report.target.root)]
-    text = render_fixes(shown, 0, Console(file=io.StringIO(), color_system=None))
+    text = render_fixes(shown, (), Console(file=io.StringIO(), color_system=None))
     assert "+a = '\\x1b[31m'\r\n+\tb\nnot verified: why\n" in text
 
 
@@ -122,6 +124,25 @@ def test_a_finding_in_a_notebook_says_that_cells_are_not_edited(report):
     (finding,) = report.findings
     cell = replace(finding.location, file="Cell [3]", line=2)
     shown = [(replace(finding, fix=None, location=cell), report.target.root)]
-    (line, closing) = render_fixes(shown, 0, Console(file=io.StringIO())).split("\n")
+    (line, closing) = render_fixes(shown, (), Console(file=io.StringIO())).split("\n")
     assert line.startswith("no fix in a notebook: error[GS702]") and "Cell [3], line 2" in line
     assert closing == "no fix available"
+
+
+def test_only_the_findings_with_an_unsafe_fix_have_no_safe_one(report):
+    (finding,) = report.findings
+    unsafe, other = (replace(finding, fix=None, message=text) for text in ("one", "two"))
+    shown = [(one, report.target.root) for one in (unsafe, other)]
+    lines = render_fixes(shown, (unsafe,), Console(file=io.StringIO())).split("\n")
+    assert [line.partition(":")[0] for line in lines[:2]] == ["no safe fix", "no fix"]
+    assert lines[2] == "no fix available; 1 more with --unsafe-fixes"
+
+
+def test_text_between_the_diffs_is_folded_on_a_terminal_alone(report):
+    shown = [(one, report.target.root) for one in report.findings]
+    terminal = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    folded = render_fixes(shown, (), terminal).split("\n")
+    plain = render_fixes(shown, (), Console(file=io.StringIO(), width=60)).split("\n")
+    assert max(map(len, folded[:2])) <= 60 < len(plain[0])
+    assert folded[1].startswith("    ")
+    assert " ".join("\n".join(folded).split()) == " ".join("\n".join(plain).split())

@@ -9,6 +9,7 @@ from gradscope.recording.store import save_recording
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 from gradscope.session.report import Report
+from tests.nightly import some_on_push
 
 FORMATS = ("full", "concise", "json", "jsonl", "markdown")
 
@@ -33,14 +34,14 @@ def hostile(hostile_recording, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("output_format", FORMATS)
+@pytest.mark.parametrize("output_format", some_on_push(FORMATS, 3))
 def test_recording_is_rendered_in_every_format(saved, output_format, run):
     done = run(saved, "--output-format", output_format)
     assert (done.returncode, done.stderr) == (0, "")
     assert "last.weight" in done.stdout
 
 
-@pytest.mark.parametrize("output_format", FORMATS)
+@pytest.mark.parametrize("output_format", some_on_push(FORMATS, 3))
 def test_hostile_recording_sends_no_escape_to_the_terminal(hostile, output_format, run):
     done = run(hostile, "--output-format", output_format, "--tensors", "all", "--color", "never")
     assert (done.returncode, done.stderr) == (0, "")

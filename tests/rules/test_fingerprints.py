@@ -103,7 +103,9 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("edit", OTHER.values(), ids=OTHER)
+@pytest.mark.parametrize(
+    "edit", some_on_push([pytest.param(edit) for edit in OTHER.values()], 3), ids=OTHER
+)
 def test_other_code_is_another_cause(fingerprint, edit):
     name, old, new = edit
     text = sample(name)
@@ -111,6 +113,7 @@ def test_other_code_is_another_cause(fingerprint, edit):
     assert fingerprint(text.replace(old, new)) != fingerprint(text)
 
 
+@pytest.mark.nightly
 def test_the_working_directory_does_not_count_but_the_file_does(fingerprint):
     text = sample("vanishing_gradient")
     nested = fingerprint(text, folder="src/net")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of_script
 
 START = """
@@ -72,7 +73,7 @@ def test_a_spike_and_the_loss_that_it_breaks_are_one_finding(tmp_path):
     assert "GS107" in {one.rule for one in finding.consequences}
 
 
-@pytest.mark.parametrize("text", [BROKEN_BATCH, RAISED_LONG_BEFORE])
+@pytest.mark.parametrize("text", some_on_push([BROKEN_BATCH, RAISED_LONG_BEFORE], 2))
 def test_what_does_not_lead_to_it_is_left_out(tmp_path, text):
     finding, _ = found(tmp_path, text)
     assert finding.rule == "GS104" and "before this" not in finding.message

@@ -11,6 +11,7 @@ import gradscope
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
+from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -101,7 +102,9 @@ def level(name, thresholds):
     return next((f.severity for f in judge(report_of(name).recording, settings).findings), None)
 
 
-@pytest.mark.parametrize(("name", "field", "evidence", "kept", "lost", "others"), LEVELS)
+@pytest.mark.parametrize(
+    ("name", "field", "evidence", "kept", "lost", "others"), some_on_push(LEVELS, 4)
+)
 def test_a_level_is_reached_on_its_limit(name, field, evidence, kept, lost, others):
     number = float(measured(name, evidence))
     assert level(name, others | {field: math.nextafter(number, -math.inf)}) == kept

@@ -123,7 +123,7 @@ def test_compiled_function_in_a_plain_model_is_watched_eagerly(backend):
     check_gradients(report, model, batch)
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", some_on_push([False, True], 2))
 def test_compiled_model_compiles_again_afterwards(eager):
     compiled = []
 

@@ -96,7 +96,7 @@ def train(optimizer_of, *, inspect: bool) -> dict[str, object]:
     return seen
 
 
-@pytest.mark.parametrize("optimizer_of", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("optimizer_of", some_on_push(OPTIMIZERS.values(), 3), ids=OPTIMIZERS)
 def test_inspecting_between_steps_changes_nothing(optimizer_of):
     plain, inspected = train(optimizer_of, inspect=False), train(optimizer_of, inspect=True)
     assert [name for name in plain if plain[name] != inspected[name]] == []

@@ -294,6 +294,7 @@ def test_inference_mode_around_an_inspection_is_left_for_its_time():
     assert report.summary.none == 0
 
 
+@pytest.mark.nightly
 def test_showing_a_report_draws_no_random_number():
     # In a process of its own: rich, which draws some when it is imported, is imported here by now.
     code = """

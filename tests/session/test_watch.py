@@ -13,6 +13,7 @@ import gradscope
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.recording.store import load_recording
+from tests.nightly import some_on_push
 
 
 def made():
@@ -98,6 +99,7 @@ def test_what_is_given_is_named_as_it_is_given():
     assert step.subject == "solver"
 
 
+@pytest.mark.nightly
 def test_the_line_of_an_optimizer_that_was_made_before():
     network = nn.Linear(8, 4)
     adam = torch.optim.Adam(network.parameters())
@@ -110,7 +112,8 @@ def test_the_line_of_an_optimizer_that_was_made_before():
     assert recording.sites[optimizer.site].source == "adam = torch.optim.Adam(network.parameters())"
 
 
-@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_given", some_on_push([False, True], 2))
 def test_a_training_that_went_on_before_is_no_trouble(is_given):
     model, optimizer = made()
     train(model, optimizer, 3)
@@ -152,6 +155,7 @@ def test_a_watch_within_gradscope_run_says_so(tmp_path):
         running.stop()
 
 
+@pytest.mark.nightly
 def test_a_watch_that_is_dropped_has_ended():
     watch = gradscope.watch().start()
     path = watch._path
@@ -165,6 +169,7 @@ def test_a_watch_that_is_dropped_has_ended():
     assert watch.steps == 1
 
 
+@pytest.mark.nightly
 def test_the_recording_is_kept_where_it_is_saved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with gradscope.watch(save="kept.gradscope", every=2) as watch:
@@ -232,6 +237,7 @@ def test_a_notebook_shows_the_report():
     assert watch.report().target.name == "notebook"
 
 
+@pytest.mark.nightly
 def test_names_are_known_where_there_is_no_source():
     scope = {"gradscope": gradscope, "train": train}
     scope["net"], scope["solver"] = made()
@@ -242,8 +248,9 @@ def test_names_are_known_where_there_is_no_source():
     assert {one.subject for one in recording.events if one.kind == "step"} == {"solver"}
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="the compiler needs one")
-@pytest.mark.parametrize("is_called", [True, False])
+@pytest.mark.parametrize("is_called", some_on_push([True, False], 2))
 def test_models_that_were_compiled_before_are_not_hooked(is_called):
     model, optimizer = made()
     compiled = torch.compile(model, backend="eager")

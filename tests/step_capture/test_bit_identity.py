@@ -9,9 +9,6 @@ from tests.step_capture.models_to_train import MODELS, STEPS, outcome, same
 ALL = MODELS | LOOPS
 A_PUSH = (
     "mlp",
-    "in-place relu",
-    "lstm",
-    "hooks",
     "checkpoint",
     "scaled",
     "meta_learning",

@@ -2,6 +2,7 @@
 
 import warnings
 
+import pytest
 import torch
 from torch import nn
 
@@ -40,6 +41,7 @@ def test_warnings_are_those_of_an_unwatched_script():
     assert warned(watched) == plain
 
 
+@pytest.mark.nightly
 def test_exceptions_come_from_the_line():
     with gradscope.watch():
         model = nn.Linear(4, 1)

@@ -22,6 +22,7 @@ def trained(model, optimizer):
     optimizer.step()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("has_gradients", some_on_push([True, False], 2))
 def test_the_graphs_of_an_evaluation_are_released(has_gradients, capture_steps):
     alive, most = [], []
@@ -70,6 +71,7 @@ def test_the_graphs_of_an_evaluation_are_released(has_gradients, capture_steps):
     assert max(most) <= (4 if has_gradients else 2)
 
 
+@pytest.mark.nightly
 def test_calls_without_gradients_are_noticed_up_to_a_number(capture_steps, monkeypatch):
     monkeypatch.setattr(mode, "MOST_WITHOUT_GRAD", 50)
     monkeypatch.setattr(mode, "MOST_CALLS", 200)
@@ -88,6 +90,7 @@ def test_calls_without_gradients_are_noticed_up_to_a_number(capture_steps, monke
     assert all(one.recording.tensor_stats for one in recorded.captured_steps)
 
 
+@pytest.mark.nightly
 def test_a_capture_ends_in_preparations_that_take_too_long(capture_steps, monkeypatch):
     monkeypatch.setattr(mode, "MOST_CALLS", 300)
 

@@ -219,6 +219,7 @@ def test_an_exception_that_the_script_catches_is_no_captured_step(capture_steps)
     assert recorded.reasons == []
 
 
+@pytest.mark.nightly
 def test_an_exception_after_one_that_was_caught_is_the_one_that_is_reported(capture_steps):
     def loop():
         with pytest.raises(RuntimeError):
@@ -229,6 +230,7 @@ def test_an_exception_after_one_that_was_caught_is_the_one_that_is_reported(capt
     assert error.kind == "freed"
 
 
+@pytest.mark.nightly
 def test_the_graph_of_a_failed_backward_is_released(capture_steps):
     alive = []
 

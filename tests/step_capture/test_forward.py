@@ -157,6 +157,7 @@ def test_a_nan_that_is_written_in(capture_steps):
     assert found == [("fill_", "NaN", "constant", 'output[0] = float("nan")')]
 
 
+@pytest.mark.nightly
 def test_a_backward_that_stops_being_finite_by_itself(capture_steps):
     def loss_of(model):
         output = model(torch.zeros(4, 8))
@@ -171,6 +172,7 @@ def test_a_backward_that_stops_being_finite_by_itself(capture_steps):
     assert recording.nodes[first.node].operation in ("SumBackward1", "PowBackward0")
 
 
+@pytest.mark.nightly
 def test_names_are_those_of_the_run(capture_steps):
     def loop():
         generator, critic = mlp(0.0), nn.Linear(4, 1)
@@ -190,6 +192,7 @@ def test_names_are_those_of_the_run(capture_steps):
     assert {module.path for module in recorded.captured_steps[-1].recording.modules} - {""} <= paths
 
 
+@pytest.mark.nightly
 def test_a_model_that_only_its_optimizer_has_shown(capture_steps):
     def made():
         model = mlp(0.0)
@@ -209,6 +212,7 @@ def test_a_model_that_only_its_optimizer_has_shown(capture_steps):
     assert all(set(norms(one)) == wanted for one in recorded.captured_steps)
 
 
+@pytest.mark.nightly
 def test_models_of_earlier_folds_are_released(capture_steps):
     alive = []
 

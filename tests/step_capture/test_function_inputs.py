@@ -18,6 +18,7 @@ from gradscope.rules.engine import judge
 from gradscope.step_capture import function_inputs
 from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_captures_by
+from tests.nightly import some_on_push
 from tests.rules.autograd.test_wrong_custom_gradient import (
     CHOSEN,
     RIGHT,
@@ -133,6 +134,7 @@ def test_inputs_are_those_of_the_call_and_not_of_a_later_line(tmp_path):
     assert outcome(recording).outcome == "right"
 
 
+@pytest.mark.nightly
 def test_no_function_is_called_before_the_last_line(tmp_path):
     calls = []
     custom = function(lambda ctx, x: (calls.append(1), x * 2)[1], lambda ctx, g: g * 3)
@@ -159,6 +161,7 @@ def test_training_and_random_state_stay_bit_identical(tmp_path):
         assert torch.equal(one.grad, other.grad)
 
 
+@pytest.mark.nightly
 def test_what_a_function_prints_or_raises_stays_within(tmp_path, capsys):
     calls = []
 
@@ -189,6 +192,7 @@ class Settings:
     factor = 2.0
 
 
+@pytest.mark.nightly
 def test_objects_of_the_script_are_not_held(tmp_path):
     custom = function(lambda ctx, x, s: x * s.factor, lambda ctx, g, *_: (g, None))
     alive = []
@@ -209,7 +213,10 @@ def test_large_inputs_are_not_kept(tmp_path, monkeypatch):
     assert outcome(recording).reason == "its inputs are too large"
 
 
-@pytest.mark.parametrize("why", ["several ranks", "the script continues", "it raised"])
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "why", some_on_push(["several ranks", "the script continues", "it raised"], 3)
+)
 def test_where_the_functions_may_not_run(why, tmp_path, monkeypatch):
     if why == "several ranks":
         monkeypatch.setenv("WORLD_SIZE", "2")
@@ -234,11 +241,13 @@ class Twice(Cube):
         return grad * 3 * x**2
 
 
+@pytest.mark.nightly
 def test_an_inherited_forward_belongs_to_the_class_that_is_applied(tmp_path):
     record = outcome(recorded(lambda: trained(Twice.apply), tmp_path))
     assert (record.name, record.outcome) == ("Twice", "right")
 
 
+@pytest.mark.nightly
 def test_a_decorated_forward_with_further_arguments(tmp_path):
     class Weighted(Function):
         @staticmethod
@@ -261,6 +270,7 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+@pytest.mark.nightly
 def test_without_functions_there_is_nothing_to_check(tmp_path):
     recording = recorded(lambda: trained(identity), tmp_path)
     assert not recording.evidence_of(CustomFunctionRecord)

@@ -1,5 +1,6 @@
 """The capture mode leaves its stack after the last capture."""
 
+import pytest
 import torch
 
 from gradscope.step_capture.schedule import FIRST
@@ -25,6 +26,7 @@ def test_a_script_without_modules_is_left_after_its_first_steps_by_hand(capture_
     assert torch.autograd.has_torch_function is torch.overrides.has_torch_function
 
 
+@pytest.mark.nightly
 def test_a_loop_that_calls_torch_autograd_is_left_too(capture_steps):
     depths = []
 

@@ -52,6 +52,7 @@ def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(capture_s
     assert len(found.parameters) == 4
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("code", "loss_of", "at"),
     [
@@ -67,6 +68,7 @@ def test_late_steps_are_no_different(capture_steps, code, loss_of, at):
     assert (found.step, found.location.line) == (at, line_in(loss_of))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("at", some_on_push([1, 5], {1}))
 def test_a_later_micro_batch_breaks(capture_steps, at):
     loop = lambda: train(broken_loops.log_of_zero, at, passes=3, clips=True)  # noqa: E731
@@ -75,6 +77,7 @@ def test_a_later_micro_batch_breaks(capture_steps, at):
     assert evidence.get("line_is", "exact") == ("exact" if at == 1 else "matched")
 
 
+@pytest.mark.nightly
 def test_a_clip_between_breaks_nothing_of_it(capture_steps):
     found, _ = only(
         capture_steps(lambda: train(broken_loops.root, 5, clips=True), tensor_every=100), "GS103"
@@ -83,6 +86,7 @@ def test_a_clip_between_breaks_nothing_of_it(capture_steps):
     assert "GS408" in {one.rule for one in found.consequences}
 
 
+@pytest.mark.nightly
 def test_a_scaler_that_never_gets_over_it_is_reported_with_the_reason(capture_steps):
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4)
     breaks = []
@@ -135,7 +139,7 @@ def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(capture_step
     assert "step 5 wrote it with lr=3e38" in found.message
 
 
-@pytest.mark.parametrize("at", [5, 10])
+@pytest.mark.parametrize("at", some_on_push([5, 10], 2))
 def test_a_weight_that_the_script_has_broken_is_not_blamed_on_the_step(capture_steps, at):
     """The update of step 10 is measured; that of step 5 is bounded by its gradients."""
 
@@ -157,6 +161,7 @@ def test_a_weight_that_the_script_has_broken_is_not_blamed_on_the_step(capture_s
     assert "copy_()" in found.remedy
 
 
+@pytest.mark.nightly
 def test_a_weight_that_a_step_without_epsilon_has_broken_is_blamed_on_the_step(capture_steps):
     def loop():
         net = broken_loops.model().half()
@@ -171,6 +176,7 @@ def test_a_weight_that_a_step_without_epsilon_has_broken_is_blamed_on_the_step(c
     assert found.location.line == line_in(loop)
 
 
+@pytest.mark.nightly
 def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(capture_steps):
     def loop():
         torch.manual_seed(0)
@@ -191,6 +197,7 @@ def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(capture_steps)
     assert "wrote it" not in found.message
 
 
+@pytest.mark.nightly
 def test_a_script_that_checks_its_loss_itself_is_reported_the_operation(capture_steps):
     def loop():
         net = broken_loops.model()
@@ -207,6 +214,7 @@ def test_a_script_that_checks_its_loss_itself_is_reported_the_operation(capture_
     assert (found.step, found.location.line) == (5, line_in(broken_loops.log_of_zero))
 
 
+@pytest.mark.nightly
 def test_one_of_several_losses_breaks(capture_steps):
     def loop():
         net = broken_loops.model()
@@ -226,6 +234,7 @@ def test_one_of_several_losses_breaks(capture_steps):
     assert (found.step, found.location.line) == (5, line_in(broken_loops.log_of_zero))
 
 
+@pytest.mark.nightly
 def test_an_operation_that_no_captured_step_had_is_reported_with_what_comes_before(capture_steps):
     def loss_of(net, x, breaks):
         out = net(x)
@@ -240,6 +249,7 @@ def test_an_operation_that_no_captured_step_had_is_reported_with_what_comes_befo
     assert (evidence["operation"], evidence["line_is"]) == ("mul", "after")
 
 
+@pytest.mark.nightly
 def test_hooks_of_the_scripts_own_are_not_called_for_it(capture_steps):
     unpacked = []
 
@@ -262,6 +272,7 @@ def test_hooks_of_the_scripts_own_are_not_called_for_it(capture_steps):
     assert -1 not in unpacked
 
 
+@pytest.mark.nightly
 def test_a_break_that_nobody_saw_coming_is_inferred_from_the_parameters_it_reached(
     capture_steps, monkeypatch
 ):

@@ -16,7 +16,7 @@ PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize("name", some_on_push(LOOPS, 8))
+@pytest.mark.parametrize("name", some_on_push(LOOPS, {0}))
 def test_modes_and_threads(name, capture_steps):
     tensors, torch_state, python_state = outcome(LOOPS[name])
     seen = []
@@ -29,6 +29,7 @@ def test_modes_and_threads(name, capture_steps):
     assert len(made.captured_steps) >= PART.get(name, 6)
 
 
+@pytest.mark.nightly
 def test_an_exception_in_the_middle_of_a_step(capture_steps):
     def loop():
         model = mlp()
@@ -83,6 +84,7 @@ def test_compiled_code_is_not_captured(capture_steps):
     assert len(made.recording.steps) == 5
 
 
+@pytest.mark.nightly
 def test_functions_that_the_script_replaces_stay_replaced(capture_steps):
     original = torch.autocast.__enter__
 
@@ -114,6 +116,7 @@ def test_a_fault_of_a_look_ends_looks_alone(capture_steps, monkeypatch):
     assert len(made.recording.steps) == 6
 
 
+@pytest.mark.nightly
 def test_a_model_whose_truth_or_length_cannot_be_told(capture_steps):
     class Unsure(nn.Sequential):
         def __len__(self):
@@ -125,8 +128,10 @@ def test_a_model_whose_truth_or_length_cannot_be_told(capture_steps):
     assert capture_steps(loop).steps == list(range(6))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("position", "name"), [(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")]
+    ("position", "name"),
+    some_on_push([(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")], 2),
 )
 def test_functions_that_the_script_replaces_run_as_often_as_without(
     position, name, capture_steps, monkeypatch

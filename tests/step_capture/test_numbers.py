@@ -127,6 +127,7 @@ def test_a_second_backward_shows_what_it_has_added(capture_steps):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
+@pytest.mark.nightly
 def test_one_line_is_captured_once_a_window(capture_steps):
     expected = []
 
@@ -147,7 +148,7 @@ def test_one_line_is_captured_once_a_window(capture_steps):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
-@pytest.mark.parametrize("unscales", [False, True])
+@pytest.mark.parametrize("unscales", some_on_push([False, True], 2))
 def test_gradients_are_reported_without_the_scale_of_a_scaler(unscales, capture_steps):
     expected, losses = [], []
 
@@ -172,6 +173,7 @@ def test_gradients_are_reported_without_the_scale_of_a_scaler(unscales, capture_
         assert one.recording.steps[0].loss == pytest.approx(loss)
 
 
+@pytest.mark.nightly
 def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_capture(capture_steps):
     def loop():
         model = mlp(0.0)

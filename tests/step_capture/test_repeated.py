@@ -103,6 +103,7 @@ def test_another_graph_is_recorded_anew(capture_steps):
     assert operations[7] == operations[5]
 
 
+@pytest.mark.nightly
 def test_a_frozen_parameter_is_another_structure(capture_steps):
     def between(step, model, optimizer):
         if step == 6:
@@ -114,6 +115,7 @@ def test_a_frozen_parameter_is_another_structure(capture_steps):
     assert made.captured_steps[6].same_as is None
 
 
+@pytest.mark.nightly
 def test_a_learning_rate_is_that_of_the_step(capture_steps):
     def between(step, model, optimizer):
         optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
@@ -141,6 +143,7 @@ class Logarithm(nn.Module):
         return output.exp().sub(1e6 if self.calls == 7 else -1).log()
 
 
+@pytest.mark.nightly
 def test_the_origin_of_a_nan_is_known_in_a_plain_step(capture_steps):
     made = capture_steps(lambda: train(7, Logarithm()))
     broken = made.captured_steps[6].recording
@@ -168,6 +171,7 @@ class Masked(nn.Module):
         return scores.masked_fill(mask, float("-inf")).softmax(-1) + scores
 
 
+@pytest.mark.nightly
 def test_a_mask_that_blocks_a_row_is_found_in_a_plain_step(capture_steps):
     made = capture_steps(lambda: train(7, Masked()))
     assert made.captured_steps[5].same_as is not None
@@ -177,6 +181,7 @@ def test_a_mask_that_blocks_a_row_is_found_in_a_plain_step(capture_steps):
     assert {one.operation for one in records} == {"masked_fill", "softmax"}
 
 
+@pytest.mark.nightly
 def test_a_recording_holds_a_repeated_structure_once(tmp_path, capture_steps):
     made = capture_steps(lambda: train(12))
     path = tmp_path / "again.gradscope"

@@ -9,6 +9,7 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import FIRST, Schedule
 from gradscope.step_capture.script_captures import script_captures_by
+from tests.nightly import some_on_push
 from tests.step_capture.loops_to_watch import gradient_penalty
 from tests.step_capture.models_to_train import features, mlp
 
@@ -134,6 +135,7 @@ def test_what_is_asked_for_is_granted_ever_more_rarely():
     assert 5 <= granted <= 20
 
 
+@pytest.mark.nightly
 def test_the_first_steps_of_generator_and_critic(capture_steps):
     made = capture_steps(gradient_penalty, tensor_every=0)
     steppers = {
@@ -147,7 +149,7 @@ def test_the_first_steps_of_generator_and_critic(capture_steps):
     assert min(turns.count(0), turns.count(1)) == FIRST
 
 
-@pytest.mark.parametrize("tensor_every", [0, 5])
+@pytest.mark.parametrize("tensor_every", some_on_push([0, 5], 2))
 def test_the_steps_of_a_loop(tensor_every, capture_steps):
     made = capture_steps(lambda: train(12), tensor_every=tensor_every)
     assert made.steps == [0, 1, 2, 3, *([5, 10] if tensor_every else [])]
@@ -166,6 +168,7 @@ def test_a_gradient_that_dies_is_captured(capture_steps):
     assert made.steps == [0, 1, 2, 3, 21]
 
 
+@pytest.mark.nightly
 def test_a_gradient_that_is_not_finite_any_more_is_captured(capture_steps):
     def loop():
         model = mlp()
@@ -179,6 +182,7 @@ def test_a_gradient_that_is_not_finite_any_more_is_captured(capture_steps):
     assert capture_steps(loop, tensor_every=0).steps == [0, 1, 2, 3, 20, 21]
 
 
+@pytest.mark.nightly
 def test_a_closure_that_is_called_several_times_is_captured_once(capture_steps):
     def loop():
         model = nn.Linear(8, 4)

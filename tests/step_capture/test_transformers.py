@@ -80,6 +80,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", some_on_push(LOOPS, 8))
 def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, _ = outcome(LOOPS[name])

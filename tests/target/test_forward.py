@@ -142,6 +142,7 @@ def test_grad_output_objects():
         target_from_objects(nn.Linear(3, 1), torch.ones(2, 3), grad_output="one")
 
 
+@pytest.mark.nightly
 def test_eager_switches_the_compiler_off(workplace):
     text = """
     compiled = []

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.nightly import some_on_push
+
 MODELS = {
     "vectors": (
         """
@@ -151,7 +153,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_on_push(MODELS, 4))
 def test_inputs_are_guessed_and_said(workplace, name):
     text, options = MODELS[name]
     target = workplace.load(text)
@@ -239,6 +241,52 @@ def test_model_that_accepts_no_guess_asks_for_a_batch(workplace):
         "class Net(nn.Linear):\n    def forward(self, x): assert len(x) == 5\nmodel = Net(2, 2)\n"
     )
     assert error.what == "no batch for Net.forward(self, x)"
+
+
+CELL = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell({0}, 4)
+    def forward(self, x):
+        state = None
+        for step in range(x.shape[1]): state = self.cell(x[:, {1}], state)
+        return state[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "index", "options"),
+    [(3, "step", "4,16,3"), (1, "step", "4,16,1"), (1, "step : step + 1", "8,16")],
+)
+def test_a_cell_gets_several_steps(workplace, size, index, options):
+    target = workplace.load(CELL.format(size, index))
+    assert any(note.startswith(f"guessed the batch: --input {options},") for note in target.notes)
+
+
+def test_a_script_that_trains_is_said_beside_a_guessed_batch_alone(workplace):
+    text = """
+        class Net(nn.Linear):
+            def __init__(self): super().__init__(2, 2)
+        if __name__ == "__main__":
+            Net()(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        """
+    told = " ".join(workplace.load(text).notes)
+    assert "trains as a script (line 8): gradscope run model.py measures" in told
+    assert "trains" not in " ".join(workplace.load(text, inputs=("8,2",)).notes)
+
+
+def test_classes_that_need_arguments_are_said_beside_the_one_that_needs_none(workplace):
+    target = workplace.load(
+        """
+        class Encoder(nn.Linear):
+            def __init__(self): super().__init__(2, 2)
+        class Classifier(nn.Module):
+            def __init__(self, encoder): super().__init__()
+        """
+    )
+    assert target.notes[0].endswith(" without arguments; not Classifier(encoder)")
 
 
 def test_check_refuses_guesses(workplace):

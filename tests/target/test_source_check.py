@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.cli import running
 from gradscope.errors import GradscopeError
-from gradscope.target.discovery.source_check import check_source
+from gradscope.target.discovery.source_check import check_source, line_of_training
 from gradscope.target.notation import parse_target
 from gradscope.target.options import TargetOptions, Trial
 
@@ -102,3 +102,22 @@ def test_wrong_target_is_told_before_torch_is_imported(workplace, monkeypatch, s
     monkeypatch.setattr(running, "_import_torch", lambda: pytest.fail("torch is imported"))
     with pytest.raises(GradscopeError):
         running.record_target(spec, TargetOptions(), Trial(), command="")
+
+
+MAIN = "if __name__ == '__main__':\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (MAIN + indent(LOOP, "    "), 4),
+        (f"{FUNCTION}{MAIN}    step(1)\n", 3),
+        (FUNCTION, None),
+        (f"{MAIN}    model(x).mean().backward()\n", None),
+        (f"def check(model): model.backward()\n{MAIN}    print(step)\n", None),
+        ("def f(:", None),
+    ],
+)
+def test_line_of_the_training_of_a_script(workplace, text, line):
+    workplace.write("train.py", text, header="")
+    assert line_of_training("train.py") == line

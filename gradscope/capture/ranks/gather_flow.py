@@ -2,6 +2,7 @@
 
 import ast
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
@@ -52,8 +53,59 @@ def _reach(file: str, line: int, start: str | None) -> Reach:
     flow = _Flow(scopes)
     flow.names[first] = {start}
     flow.follow()
-    own = any(_puts_back(node, start) for node in nodes_within(first))
-    return Reach(loss=flow.reaches_backward(), own=own)
+    return Reach(loss=flow.reaches_backward(), own=_is_put_back(scopes, first, start))
+
+
+def _is_put_back(scopes: list[ast.AST], first: ast.AST, start: str) -> bool:
+    """Return whether the script joins a result with this rank's own tensor.
+
+    A function may return the result: then all its callers have to do so.
+    """
+    if _joins(first, start):
+        return True
+    if not isinstance(first, ast.FunctionDef) or not _returns(first, start):
+        return False
+    received = [
+        (scope, name)
+        for scope in scopes
+        for node in nodes_within(scope)
+        if isinstance(node, ast.Assign)
+        for name in _names_given(node, first.name)
+    ]
+    calls = [node for scope in scopes for node in nodes_within(scope) if _is_call(node, first.name)]
+    return 0 < len(calls) == len(received) and all(_joins(*one) for one in received)
+
+
+def _joins(scope: ast.AST, name: str) -> bool:
+    return any(_puts_back(node, name) for node in nodes_within(scope))
+
+
+def _returns(function: ast.FunctionDef, name: str) -> bool:
+    """Return whether a function returns what a variable holds."""
+    return any(
+        isinstance(node, ast.Return)
+        and node.value is not None
+        and any(_is_name(one, name) for one in ast.walk(node.value))
+        for node in nodes_within(function)
+    )
+
+
+def _names_given(node: ast.Assign, function: str) -> Iterator[str]:
+    """Yield the variables to which a statement assigns results of a function."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            pairs = list(zip(targets, values, strict=False))
+        case ast.Assign(targets=[target], value=value):
+            pairs = [(target, value)]
+        case _:
+            return
+    for target, value in pairs:
+        if _is_call(value, function) and (name := stem(target)) is not None:
+            yield name
+
+
+def _is_call(node: ast.AST, function: str) -> bool:
+    return isinstance(node, ast.Call) and (stem(node.func) or "").rpartition(".")[2] == function
 
 
 def _puts_back(node: ast.AST, start: str) -> bool:

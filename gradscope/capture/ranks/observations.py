@@ -21,6 +21,12 @@ _MOST_ELEMENTS = 4_096
 
 _MOST_TENSORS = 8
 
+_MOST_ROWS, _ROW_ELEMENTS = 64, 1_024
+"""Number of rows of which each has a digest, and of evenly spread elements that it reads."""
+
+_LEAST_ELEMENTS = 4
+"""Minimum number of elements of a row. Shorter ones may be equal by chance."""
+
 
 def digest(tensors: Iterable[Tensor]) -> str | None:
     """Return a digest of the first tensors of a batch; None if one of them cannot be read."""
@@ -38,6 +44,19 @@ def digest(tensors: Iterable[Tensor]) -> str | None:
             if part.numel():
                 found = zlib.crc32(part.view(torch.uint8).numpy().tobytes(), found)
     return f"{found:08x}" if count else None
+
+
+def row_digests(tensor: Tensor) -> tuple[int, ...]:
+    """Return a digest of each of the first rows of a batch; empty if it has no rows to compare."""
+    if not is_plain(tensor) or tensor.is_complex() or tensor.dim() < 2 or not tensor.numel():
+        return ()
+    with torch.no_grad():
+        rows = tensor.detach()[:_MOST_ROWS].flatten(1)
+        if rows.shape[1] < _LEAST_ELEMENTS:
+            return ()
+        stride = -(-rows.shape[1] // _ROW_ELEMENTS)
+        part = rows[:, ::stride].cpu().contiguous().view(torch.uint8).numpy()
+    return tuple(zlib.crc32(row.tobytes()) for row in part)
 
 
 Squares = list[tuple[Entry, float | None]]

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import zlib
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -9,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 from torch.utils.data.distributed import DistributedSampler
 
 from gradscope.capture.compiler import is_traced, skip_frame
@@ -17,6 +18,9 @@ from gradscope.capture.interpreter import uncounted
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.state import TrainingState
+
+_INDICES = 4_096
+"""Number of indices of a subset that its digest reads."""
 
 
 class Sources:
@@ -123,6 +127,8 @@ class Sources:
             "seed": float(sampler.seed),
             "shuffle": float(sampler.shuffle),
         }
+        if isinstance(sampler.dataset, Subset):
+            numbers["subset"] = float(zlib.crc32(str(sampler.dataset.indices[:_INDICES]).encode()))
         self._log.note("sampler", site, type(sampler).__name__, numbers)
 
     def _iterated(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:

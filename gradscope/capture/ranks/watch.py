@@ -19,7 +19,7 @@ from gradscope.capture.ranks.buffers import Buffers
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.communication_hooks import undivided_sum
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
-from gradscope.capture.ranks.observations import RankLog, Taken, digest, line_outside
+from gradscope.capture.ranks.observations import RankLog, Taken, digest, line_outside, row_digests
 from gradscope.capture.ranks.parameter_uses import ParameterUses
 from gradscope.capture.ranks.placement import (
     identity,
@@ -86,8 +86,9 @@ class RankWatch:
         """`id` of an optimizer, sizes of its groups, and `id`s of its parameters."""
         self._called: dict[int, int | None] = {}
         """By `id` of a module that was called outside of DDP since the last backward: the line."""
-        self._first: tuple[int | None, int | None, str | None] | None = None
-        """Line, rows and digest of the first call of a model since the last backward."""
+        self._first: tuple[int | None, int | None, str | None, tuple[int, ...]] | None = None
+        """Line, rows, digest and digests of the rows of the first call of a model since the last
+        backward."""
         self._backward: int | None = None
         self._files: set[str] = set()
 
@@ -228,7 +229,9 @@ class RankWatch:
             found = list(tensors(args))
             rows = next((one.shape[0] for one in found if one.dim()), None)
             is_wanted = self._passes < _PASSES and module.training
-            self._first = (site, rows, digest(found) if is_wanted else None)
+            code = digest(found) if is_wanted else None
+            each = row_digests(found[0]) if code is not None else ()
+            self._first = (site, rows, code, each)
         if not isinstance(module, DistributedDataParallel):
             self._called.setdefault(id(module), site)
 
@@ -274,7 +277,7 @@ class RankWatch:
         self._numbers.backward_ended()
 
     def _pass(self, found: Pass | None) -> RankPass:
-        site, rows, code = self._first or (None, None, None)
+        site, rows, code, each = self._first or (None, None, None, ())
         return RankPass(
             number=self._passes,
             step=self.log.step,
@@ -283,6 +286,7 @@ class RankWatch:
             backward=self._backward,
             rows=rows,
             digest=code,
+            row_digests=each,
         )
 
     def enter_step(self, optimizer: Optimizer, frame: FrameType) -> None:

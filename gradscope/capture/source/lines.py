@@ -1,6 +1,7 @@
 """Finds the line of code that calls into torch."""
 
 import os
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ _APPLY: CodeType | None = getattr(
     getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
 )
 """None if `Function.apply` is no Python function, as from torch 2.15 on."""
+
+_MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
+_HOOKS_DEPTH = 4
+"""Usual number of frames between a module's call and `Caller`: it spares looking at each."""
 
 NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
 """Whether torch exposes its sequence numbers, which are not public."""
@@ -138,8 +143,11 @@ class Caller:
         )
         return next(positions, None)
 
-    def line_of_module_call(self, frame: FrameType | None) -> Line | None:
-        """Return the line that called the module whose call is starting."""
+    def line_of_module_call(self) -> Line | None:
+        """Return the line that called the module whose call is starting, from a hook of torch's."""
+        frame: FrameType | None = sys._getframe(_HOOKS_DEPTH)
+        if frame is None or frame.f_code is not _MODULE_CALL:
+            frame = sys._getframe(2)
         while frame is not None and _kinds[frame.f_code.co_filename] == _MODULE:
             frame = frame.f_back
         return self.line(frame)

@@ -39,7 +39,10 @@ def edges(value: object) -> list[Edge]:
     # Tensor attributes are torch functions too; active modes need not see these accesses.
     with DisableTorchFunction():
         if type(value) is Tensor:  # of nearly every module call
-            return [_edge(value)] if value.requires_grad and not is_old(value) else []
+            if not value.requires_grad or (value._is_view() and is_old(value)):
+                return []
+            node = value.grad_fn
+            return [_edge(value) if node is None else Edge(node, value.output_nr, None)]
         return [
             _edge(tensor)
             for tensor in _tensors(value)
@@ -203,13 +206,14 @@ def walk(root: Tensor) -> Graph:
     """Follow `next_functions` from a tensor's node to the leaves."""
     graph = Graph()
     index, nodes, operations = graph.index, graph.nodes, graph.operations
+    first_user, numbers, all_successors = graph.first_user, graph.numbers, graph.successors
     # A leaf has no `grad_fn`. The gradient edge is then its `AccumulateGrad` node, which autograd
     # keeps only weakly: without a graph that refers to it, a new one is made on each access.
     first, slot = torch.autograd.graph.get_gradient_edge(root)[:2]
     graph.root = (0, slot)
     index[first] = 0
     nodes.append(first)
-    graph.first_user.append(-1)
+    first_user.append(-1)
     for position, node in enumerate(nodes):  # the list grows during the loop
         successors = []
         for following, slot in node.next_functions:
@@ -220,17 +224,17 @@ def walk(root: Tensor) -> Graph:
             if number is None:
                 number = index[following] = len(nodes)
                 nodes.append(following)
-                graph.first_user.append(position)
+                first_user.append(position)
             else:
                 graph.met_again.add(number)
             successors.append((number, slot))
-        graph.successors.append(tuple(successors))
+        all_successors.append(tuple(successors))
         # torch makes a Python class per C++ node, but some nodes share a generic one.
         operation = type(node).__name__
         if operation in _UNNAMED:
             operation = node.name().rpartition("::")[2]
         sequence: int = node._sequence_nr()
-        graph.numbers.append(None if sequence == NO_NUMBER else sequence)
+        numbers.append(None if sequence == NO_NUMBER else sequence)
         if operation == _ACCUMULATE:
             # Of all nodes, only `AccumulateGrad` exposes the tensor that it belongs to.
             graph.leaves[len(operations)] = node.variable  # type: ignore[attr-defined]

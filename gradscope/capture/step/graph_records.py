@@ -2,7 +2,7 @@
 
 import linecache
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -227,7 +227,9 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
     )
 
 
-def _references(edges: list[Edge], graph: Graph, position: GraphPosition) -> tuple[TensorRef, ...]:
+def _references(
+    edges: Sequence[Edge], graph: Graph, position: GraphPosition
+) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
     found = []
     for edge in edges:

@@ -165,11 +165,11 @@ class ShareCollector:
     def _users_of_shared_tensors(self) -> dict[Key, list[_User]]:
         """Return the users of the tensors that have several, in the order of the forward."""
         users: dict[Key, list[_User]] = {}
-        graph = self._graph
-        if not any(call.inputs for call in self._calls):
+        graph, shared = self._graph, self._graph.met_again
+        if not shared or not any(call.inputs for call in self._calls):
             return users
         for user, successors in enumerate(graph.successors):
-            if any(target in graph.met_again for target, _ in successors):
+            if any(target in shared for target, _ in successors):
                 node = graph.nodes[user]
                 number = graph.numbers[user] or 0
                 for position, (following, slot) in enumerate(node.next_functions):

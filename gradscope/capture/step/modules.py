@@ -6,9 +6,10 @@ the innermost call whose span contains its number.
 
 import sys
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -48,7 +49,7 @@ class ModuleCall:
     start: int
     inputs: list[Edge]
     end: int | None = None
-    outputs: list[Edge] = field(default_factory=list)
+    outputs: Sequence[Edge] = ()
 
 
 class ModuleTracker:
@@ -92,8 +93,7 @@ class ModuleTracker:
         # Global hooks run in every thread, for example in those of `nn.DataParallel`.
         if is_traced() or get_ident() != self._thread:
             return
-        frame = sys._getframe(1)
-        line = self._caller.line_of_module_call(frame)
+        line = self._caller.line_of_module_call()
         if type(module).__name__ == _WRAPPER:
             self._lines_of_wrapped[id(module._orig_mod)] = line
             return
@@ -104,7 +104,7 @@ class ModuleTracker:
             # The line of a wrapper is that of its inner call, whose own caller is inside torch.
             line = self._lines_of_wrapped.pop(id(module), None) or line
         # Global hooks get no keyword arguments before the forward, which may change them.
-        inputs = edges(args or keyword_arguments(frame))
+        inputs = edges(args or keyword_arguments(sys._getframe(1)))
         number = len(self.calls)
         self._open.append(OpenCall(number, line, torch.is_grad_enabled()))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))

@@ -116,7 +116,9 @@ class SiteMode(TorchFunctionMode):
             # `Function.apply` makes its node after the forward, outside of any torch function.
             if of_apply is None and hands_on_input(func, args):
                 of_apply = self._caller.line(frame)
-            self._note(self._next, start, of_apply)
+            self.starts.append(self._next)
+            self.ends.append(start)
+            self.lines.append(of_apply)
             self._next = start
         return start
 
@@ -146,7 +148,9 @@ class SiteMode(TorchFunctionMode):
         # the result for new `grad_fn`s, and sees in-place operations too.
         if end != start:
             line = self._caller.line(frame)
-            self._note(start, end, line)
+            self.starts.append(start)
+            self.ends.append(end)
+            self.lines.append(line)
             self._next = end
             self._cuts.see_nodes(func, name, args, kwargs, result, (start, end))
         else:
@@ -157,11 +161,6 @@ class SiteMode(TorchFunctionMode):
                 observer.see(name, args, kwargs, result, line)
         elif name == "register_hook":
             self.hooked += edges(args[:1])
-
-    def _note(self, start: int, end: int, line: Line | None) -> None:
-        self.starts.append(start)
-        self.ends.append(end)
-        self.lines.append(line)
 
     def find(self, sequence: int) -> Line | None:
         """Return the line that made the node with this number."""

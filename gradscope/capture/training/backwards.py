@@ -20,6 +20,7 @@ from gradscope.capture.training.event_log import Number, known, number, unread
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.guard import Function
 from gradscope.capture.training.history.history import History
+from gradscope.capture.training.history.reused import ReusedOperations
 from gradscope.capture.training.locations import Location, subject_of
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.repeated_backwards import (
@@ -53,6 +54,7 @@ class Backwards:
         self._roots: set[int] = set()
         """Roots of this window's backwards that kept their graph."""
         self._history = History(training.event_log, training.locations)
+        self._reused = ReusedOperations()
         self._last_step: int | None = None
         """Sequence number at the previous step."""
         self._passes: dict[Line | None, int] = {}
@@ -305,6 +307,8 @@ class Backwards:
         # compare.
         if not models.in_threads:
             facts |= named(BackwardEvent, older=float(bool(found.crossed)))
+            if self._reused.are_outdated(line, node, found.crossed):
+                facts |= named(BackwardEvent, outdated=1.0)
             self._history.search(line, frame, found.crossed, models.modules, step)
             if is_kept_due:
                 self._history.kept.remember(self._training.gradient_state.entries)

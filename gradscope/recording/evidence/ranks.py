@@ -94,6 +94,7 @@ class RankPass:
     """One of the first backward passes of a rank, with the batch that led to it."""
 
     table: ClassVar[str] = "rank_pass"
+    later_columns: ClassVar[tuple[str, ...]] = ("row_digests",)
     number: int
     """Number of backward passes before it."""
     step: int
@@ -107,6 +108,8 @@ class RankPass:
     """Length of the first dimension of the model's first input; None if unknown."""
     digest: str | None
     """Digest of the model's tensors; None if they were not read."""
+    row_digests: tuple[int, ...] = ()
+    """Digest of each of the first rows of the first tensor; empty if they were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class GradientLeak(Rule):
         """Return why this rule cannot judge the recording."""
         if sum(1 for series in context.shared(Windows).series if series.windows) < 2:
             return "fewer than two optimizers step"
-        return None if context.shared(_Reaches).by_line else "no backward was watched closely"
+        return None if context.shared(_Reaches).by_line else "no step of the run was captured"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that uses another loss's gradients."""

@@ -1,4 +1,4 @@
-"""GS309: graphs that reach back through all earlier steps."""
+"""GS309: graphs that reach back through earlier steps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,17 +28,19 @@ _COUNTED_AT_MOST = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowingGraph(Rule):
-    """The graph of the loss reaches back through earlier steps, and grows.
+    """The graph of the loss reaches back through earlier steps, and grows or is outdated.
 
     What it finds:
         A loss that is added to those of earlier steps, and a hidden state that is carried to the
-        next step without `detach()`. Also the exception that torch raises if the earlier part of
-        the graph is freed.
+        next step without `detach()`. Also what is computed from weights once, such as an
+        exponential in `__init__`, and used in all steps, as `retain_graph=True` allows. And the
+        exception that torch raises if the earlier part of the graph is freed.
 
     Why it matters:
         Each backward goes through the earlier steps again: time and memory grow without limit, and
         gradients of outdated weights are added to current ones. If a step has changed a weight in
-        between, torch raises an exception.
+        between, torch may raise an exception. What was computed once keeps its first value: the
+        steps change weights that nothing reads any more, by the same gradient each time.
 
     How it is measured:
         The rule counts the graph nodes of the backward passes of each line, at first every time and
@@ -46,11 +48,15 @@ class GrowingGraph(Rule):
         previous backward of that line. It reports a line if all counts from the first such one
         reach back, never fall and rise until the end, over at least `measurements` counts. The
         finding is an error from `error_passes` passes, since a fixed horizon may still be filling
-        up before. It points to the statement that stores the tensor for the next step if a variable
-        or an attribute holds it, otherwise to the backward.
+        up before. It is also an error if all but the first of at least `measurements` counts use
+        operations that an earlier pass used, too, and that computed numbers from weights which
+        have changed since; views of weights show the change. The finding points to the statement
+        that stores the tensor for the next step if a variable or an attribute holds it, otherwise
+        to the backward.
 
     How to fix it:
         `detach()` the state between steps; add up `loss.item()` or `loss.detach()` for logging.
+        Compute what depends on weights anew in each step.
 
     Fix safety:
         Safe. A state that each step replaces is detached where the next step reads it, or behind
@@ -99,34 +105,61 @@ class GrowingGraph(Rule):
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
         for site, passes in by_site.items():
-            always = _reaching_back(passes)
-            positions = always or _before_reset(passes, carriers.get(site))
-            counts = (passes[position].nodes for position in positions)
-            nodes = [count for count in counts if count is not None]
-            if passes:
-                context.measured(
-                    self.code,
-                    "graphs_that_reach_back",
-                    len(nodes),
-                    self.measurements,
-                    subject=passes[0].subject,
-                    site=site,
-                )
-            if len(nodes) >= self.measurements and _grows(nodes):
-                growth = _Growth(
-                    first=nodes[0],
-                    last=nodes[-1],
-                    counts=len(nodes),
-                    passes=positions[-1] - positions[0],
-                    lasts=_last_older(passes) - positions[0],
-                    is_reset=not always,
-                )
-                yield self._growth(
-                    context,
-                    growth,
-                    _Cause(passes=passes, carrier=carriers.get(site)),
-                    step=passes[positions[0]].step,
-                )
+            yield from self._of_line(context, passes, carriers.get(site))
+
+    def _of_line(
+        self, context: RuleContext, passes: list[BackwardEvent], carrier: CarriedEvent | None
+    ) -> Iterator[Finding]:
+        """Yield a finding if the passes of a line go through more and more, or the same again."""
+        cause = _Cause(passes=passes, carrier=carrier)
+        always = _reaching_back(passes)
+        positions = always or _before_reset(passes, carrier)
+        counts = (passes[position].nodes for position in positions)
+        nodes = [count for count in counts if count is not None]
+        context.measured(
+            self.code,
+            "graphs_that_reach_back",
+            len(nodes),
+            self.measurements,
+            subject=passes[0].subject,
+            site=passes[0].site,
+        )
+        if len(nodes) < self.measurements:
+            return
+        if _grows(nodes):
+            growth = _Growth(
+                first=nodes[0],
+                last=nodes[-1],
+                counts=len(nodes),
+                passes=positions[-1] - positions[0],
+                lasts=_last_older(passes) - positions[0],
+                is_reset=not always,
+            )
+            yield self._growth(context, growth, cause, step=passes[positions[0]].step)
+        elif always and all(passes[position].outdated for position in positions[1:]):
+            yield self._outdated(context, cause)
+
+    def _outdated(self, context: RuleContext, cause: "_Cause") -> Finding:
+        carrier = cause.carrier
+        name = "part of the graph" if carrier is None else carrier.subject
+        return self.finding(
+            context,
+            message=(
+                f"{name} was computed once, from weights that have changed since: all "
+                f"{len(cause.passes):,} passes use its first value, which no step changes"
+            ),
+            remedy=f"compute {'it' if carrier is None else name} anew in every step",
+            site=cause.site,
+            related=cause.related(context, "this backward goes through it"),
+            severity="error",
+            evidence={
+                "carried": None if carrier is None else carrier.subject,
+                "counts": sum(one.nodes is not None for one in cause.passes),
+                "limit": self.measurements,
+            },
+            count=len(cause.passes),
+            step=cause.passes[0].step,
+        )
 
     def _growth(
         self, context: RuleContext, growth: "_Growth", cause: "_Cause", step: int

@@ -1,1 +1,1 @@
-"""Judging the backward passes of a training run that were watched closely, by one-step rules."""
+"""Judges the captured steps of a training run by the rules on one step."""

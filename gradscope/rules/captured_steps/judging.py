@@ -12,7 +12,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fingerprint import by_cause
 from gradscope.rules.rule import Rule
 
-NO_CAPTURED_STEP = "no backward of the run was watched closely"
+NO_CAPTURED_STEP = "no step of the run was captured"
 
 
 @dataclass(frozen=True, slots=True)

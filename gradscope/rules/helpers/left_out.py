@@ -42,6 +42,15 @@ class LeftOut:
         is_fixed = self.is_in_eval_mode(part) or self.intent.is_loaded(part.module)
         return not (is_large or is_fixed or is_named_fixed([part.name]))
 
+    def is_neglected(self, part: Part) -> bool:
+        """Return whether nothing clears the gradients of a network that nothing marks as fixed.
+
+        It builds on nothing that learns: an encoder, or a network beside others.
+        """
+        is_kept = self.intent.is_never_cleared(part.parameters)
+        is_meant = is_kept and self.is_network(part) and not self._is_fixed(part)
+        return is_meant and self.is_before_all_trained(part)
+
     def is_overlooked(self, part: Part, small_share: float) -> bool:
         """Return whether a small part of a run's model falls through its optimizer's groups.
 

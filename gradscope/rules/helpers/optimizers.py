@@ -17,7 +17,7 @@ PROBE: ProbeName = "optimizers"
 
 NO_OPTIMIZER = "the target has no optimizer"
 
-NO_STEPPER = "no optimizer steps with what was watched closely"
+NO_STEPPER = "no optimizer uses the gradients of the captured steps"
 """Reason to skip a rule for a run whose optimizers may step with gradients of other passes."""
 
 

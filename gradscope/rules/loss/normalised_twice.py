@@ -89,12 +89,12 @@ class NormalisedTwice(Rule):
     """A loss that expects logits gets probabilities and normalises them again.
 
     What it finds:
-        A softmax before `cross_entropy`, before a `log_softmax` of the loss, or before
-        `binary_cross_entropy_with_logits`; a sigmoid before the latter, or before `cross_entropy`
-        (a warning); before `nll_loss`, `kl_div` or `ctc_loss` a softmax without its logarithm, or
-        the output of a linear layer. A `log_softmax` before `cross_entropy` changes no number and
-        is a note. Before `nll_loss` and `ctc_loss` also a `log_softmax` along another dimension
-        than that of the classes, such as the batch.
+        A softmax, or the exponential of a `log_softmax`, before `cross_entropy`, before a
+        `log_softmax` of the loss, or before `binary_cross_entropy_with_logits`; a sigmoid before
+        the latter, or before `cross_entropy` (a warning); before `nll_loss`, `kl_div` or `ctc_loss`
+        a softmax without its logarithm, or the output of a linear layer. A `log_softmax` before
+        `cross_entropy` changes no number and is a note. Before `nll_loss` and `ctc_loss` also a
+        `log_softmax` along another dimension than that of the classes, such as the batch.
 
     Why it matters:
         The softmax of ten probabilities is between 0.085 and 0.232. The loss can never become
@@ -186,7 +186,7 @@ class NormalisedTwice(Rule):
         )
 
     def _finding(self, context: RuleContext, site: Site | None, pairs: list[_Pair]) -> Finding:
-        first, second = _NAMES[pairs[0].first.operation], pairs[0].second
+        first, second = _name(context, pairs[0].first) or "", pairs[0].second
         module = context.module_of(pairs[0].first)
         positions = (
             (pairs[0].site, f"{second} {_EXPECTS[second]}"),
@@ -221,7 +221,8 @@ def _pairs(context: RuleContext) -> Iterator[_Pair]:
             known.add(first.index)
             dims = record.left.dims
             classes = min(1, len(dims) - 1) if record.operation in _OVER_CLASSES else None
-            if _is_same_dimension(context, first, dimensions.get(first.index), dims, classes):
+            position = dimensions.get(_logarithm(context, first).index)
+            if _is_same_dimension(context, first, position, dims, classes):
                 yield _Pair(first, record.operation, record.site)
     for node, dimension in dimensions.items():
         second = context.recording.nodes[node]
@@ -230,7 +231,9 @@ def _pairs(context: RuleContext) -> Iterator[_Pair]:
         if (
             first is not None
             and first.index not in known
-            and _is_same_dimension(context, first, dimensions.get(first.index), dims, dimension)
+            and _is_same_dimension(
+                context, first, dimensions.get(_logarithm(context, first).index), dims, dimension
+            )
         ):
             yield _Pair(first, "log_softmax", second.site)
 
@@ -265,7 +268,7 @@ def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord
     if record.left_tensor is None:
         return None
     first = _source(context, record.left_tensor.node)
-    wrong = first is not None and (record.operation, _NAMES[first.operation]) in _SEVERITIES
+    wrong = first is not None and (record.operation, _name(context, first)) in _SEVERITIES
     return first if wrong else None
 
 
@@ -278,7 +281,7 @@ def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | Non
     if second.operation != "LogSoftmaxBackward0" or not inputs:
         return None
     first = _source(context, inputs[0].node)
-    if first is None or first.operation != "SoftmaxBackward0":
+    if first is None or _name(context, first) != "softmax":
         return None
     users = users_up_to_loss(context, second.index)
     return None if any(user.operation in _WITH_WEIGHTS for user in users) else first
@@ -287,7 +290,22 @@ def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | Non
 def _source(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the normalisation that made a tensor's values, None for any other."""
     found = origin_of_numbers(context, node)
-    return found if found is not None and found.operation in _NAMES else None
+    return found if found is not None and _name(context, found) is not None else None
+
+
+def _name(context: RuleContext, node: NodeRecord) -> str | None:
+    """Return what a normalisation is called; None for other operations."""
+    is_exponential = _logarithm(context, node) is not node
+    return "softmax" if is_exponential else _NAMES.get(node.operation)
+
+
+def _logarithm(context: RuleContext, node: NodeRecord) -> NodeRecord:
+    """Return the log_softmax whose exponential a node is, otherwise the node itself."""
+    inputs = context.successors.get(node.index, ())
+    if node.operation != "ExpBackward0" or len(inputs) != 1:
+        return node
+    found = origin_of_numbers(context, inputs[0].node)
+    return found if found is not None and found.operation == "LogSoftmaxBackward0" else node
 
 
 def _is_same_dimension(

@@ -1,7 +1,7 @@
 """GS805: clipping by a norm that is not the global one."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,10 +38,10 @@ class LocalNormClip(Rule):
 
     How it is measured:
         Each rank records the norm of its part after backward and at the step. The ratio of the two
-        is compared between ranks. The norm that a clip function returned is compared between ranks,
-        and with the norm joined from all parts: sharded parameters add up, replicated ones count
-        once. A factor of the world size, of a dimension of the mesh such as tp, of the number of
-        shards, or of the root of one of them, is named.
+        is compared between ranks, for all parameters and for each. The norm that a clip function
+        returned is compared between ranks, and with the norm joined from all parts: sharded
+        parameters add up, replicated ones count once. A factor of the world size, of a dimension
+        of the mesh such as tp, of the number of shards, or of the root of one of them, is named.
 
     How to fix it:
         Use `torch.nn.utils.clip_grad_norm_` on the DTensors of FSDP2, and `FSDP.clip_grad_norm_` of
@@ -148,7 +148,7 @@ class LocalNormClip(Rule):
             if len(known) < len(job.ranks):
                 continue
             scaled += not agree([1.0, *known], self.factors)
-            if not agree(known, self.factors):
+            if not agree(known, self.factors) and self._differ(job, step, names):
                 wrong.append((step, known))
         if not wrong or 2 * len(wrong) < scaled:
             return None
@@ -184,6 +184,17 @@ class LocalNormClip(Rule):
             count=len(wrong),
             step=step,
             ranks=[rank.number for rank in job.ranks],
+        )
+
+    def _differ(self, job: Job, step: int, names: Collection[str]) -> bool:
+        """Return whether ranks scale their shards of one parameter differently.
+
+        Each parameter may have a factor of its own: then the shards of all together differ in it.
+        """
+        return any(
+            not agree(known, self.factors)
+            for name in names
+            if (known := [one for rank in job.ranks if (one := rank.scaling(step, (name,)))])
         )
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from gradscope.analysis.job import Job
-from gradscope.recording.evidence.ranks import RankEvent
+from gradscope.recording.evidence.ranks import RankEvent, RankPass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -29,19 +30,22 @@ class SameDataOnRanks(Rule):
         Data-parallel ranks whose batches are equal, for example because the loader has no
         DistributedSampler, or all ranks seed the generator of their data alike. Also samplers that
         each rank gives a seed of its own: every rank takes its share of another order, so that some
-        samples come twice in an epoch and others never.
+        samples come twice in an epoch and others never. Also samplers over another part of the data
+        on each rank, as random_split without a common seed gives.
 
     Why it matters:
         N ranks do the work of one: the average of equal gradients is that gradient. The training is
         as slow as on one device, and costs N times as much.
 
     How it is measured:
-        Each rank records a digest of the model's inputs in its first backward passes. The rule
-        compares them pass by pass. It compares the seeds of samplers that were made at one line.
+        Each rank records a digest of the model's inputs, and of their rows, in its first backward
+        passes. The rule compares them pass by pass: the batches of two ranks are the same if they
+        have nearly all rows in common, in any order. It compares the seeds of samplers that were
+        made at one line, and the indices of the subsets that they draw from.
 
     How to fix it:
         Give the loader a DistributedSampler, or make the data from the number of the rank. Give
-        the samplers of all ranks the same seed.
+        the samplers of all ranks the same seed. Split the data alike on all ranks.
 
     When it may be wrong:
         If the job is a test that overfits one batch on purpose.
@@ -58,6 +62,11 @@ class SameDataOnRanks(Rule):
     passes: int = 3
     """Minimum number of backward passes. Chosen: one or two batches may be equal by chance."""
 
+    rows: float = 0.8
+    """Share of its rows that a batch has in common with that of another rank, 0 to 1, in every
+    pass. Chosen: shares that are shifted by one row have nearly all, other draws of a small set of
+    data fewer."""
+
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""
         return is_in_job(context)
@@ -71,6 +80,9 @@ class SameDataOnRanks(Rule):
         job = context.shared(job_of)
         yield from self._overlapping(context, job)
         alike = self._alike(job) if job.is_data_parallel else []
+        share = 1.0
+        if len(alike) < 2 and job.is_data_parallel:
+            alike, share = self._sharing(context, job)
         if len(alike) <= _partners(job):
             alike = []  # they hold parts of one model
         digests = min(sum(one.digest is not None for one in rank.passes) for rank in job.ranks)
@@ -93,6 +105,7 @@ class SameDataOnRanks(Rule):
             message=(
                 f"ranks {', '.join(map(str, alike))} train on the same batches, in all {compared} "
                 "passes compared"
+                + (f": at least {share:.0%} of the rows are equal" if share < 1 else "")
             ),
             remedy=(
                 "give the loader a DistributedSampler"
@@ -117,26 +130,59 @@ class SameDataOnRanks(Rule):
         )
 
     def _overlapping(self, context: RuleContext, job: Job) -> Iterator[Finding]:
-        """Yield a finding on samplers that shuffle by other seeds on other ranks."""
+        """Yield a finding on samplers that take their shares of another order, or of other data."""
         for one in joined_events(job, "sampler") if job.is_data_parallel else ():
             known = [dict(event.numbers) for event in _made_at(job, one)]
             seeds = {numbers.get("seed") for numbers in known if numbers.get("shuffle")}
+            subsets = {numbers.get("subset") for numbers in known}
             sizes = {numbers.get("ranks") for numbers in known}
-            if len(seeds) < 2 or len(known) < len(job.ranks) or sizes != {float(job.world_size)}:
+            if len(known) < len(job.ranks) or sizes != {float(job.world_size)}:
                 continue
+            if max(len(seeds), len(subsets)) < 2:
+                continue
+            is_split = len(subsets) > 1
             yield self.finding(
                 context,
                 message=(
-                    "each rank shuffles its DistributedSampler by a seed of its own: their shares "
-                    "overlap, and some samples are in none"
+                    "the DistributedSampler of each rank draws from another part of the data: some "
+                    "samples are in no share, and others may be in several"
+                    if is_split
+                    else "each rank shuffles its DistributedSampler by a seed of its own: their "
+                    "shares overlap, and some samples are in none"
                 ),
-                remedy="give the samplers of all ranks the same seed",
+                remedy=(
+                    "split the data alike on all ranks: random_split(data, sizes, "
+                    "torch.Generator().manual_seed(0))"
+                    if is_split
+                    else "give the samplers of all ranks the same seed"
+                ),
                 site=one.site,
                 related=lines(context, one.site, [(forward_site(job.first), "batches are used")]),
-                evidence={"seeds": len(seeds), "ranks": job.world_size},
-                count=len(seeds),
+                evidence={
+                    **({"parts": len(subsets)} if is_split else {"seeds": len(seeds)}),
+                    "ranks": job.world_size,
+                },
+                count=max(len(seeds), len(subsets)),
                 ranks=one.ranks,
             )
+
+    def _sharing(self, context: RuleContext, job: Job) -> tuple[list[int], float]:
+        """Return ranks that have most rows of each batch in common with the next, and the share."""
+        alike: list[int] = []
+        lowest = 1.0
+        for one, other in pairwise(job.ranks):
+            share = min(
+                (common_rows(*both) for both in zip(one.passes, other.passes, strict=False)),
+                default=0.0,
+            )
+            length = min(len(one.passes), len(other.passes))
+            if length < self.passes:
+                continue
+            context.measured(self.code, "share_of_rows", share, self.rows)
+            if share >= self.rows:
+                alike += [rank.number for rank in (one, other) if rank.number not in alike]
+                lowest = min(lowest, share)
+        return alike, lowest
 
     def _alike(self, job: Job) -> list[int]:
         """Return the ranks whose batches are equal to those of another rank."""
@@ -147,6 +193,21 @@ class SameDataOnRanks(Rule):
             if sum(map(bool, digests)) >= self.passes:
                 groups.setdefault(digests, []).append(rank.number)
         return max(groups.values(), key=len, default=[])
+
+
+def common_rows(one: RankPass, other: RankPass) -> float:
+    """Return the share of rows that two batches have in common, 0 to 1; 0 if it is unknown."""
+    rows, others = set(one.row_digests), set(other.row_digests)
+    most = max(len(one.row_digests), len(other.row_digests))
+    # Rows that repeat within a batch, such as those of few categories, may be equal by chance.
+    if min(len(rows), len(others)) < 4 or max(map(_repeats, (one, other))) > 0.1:
+        return 0.0
+    return len(rows & others) / most
+
+
+def _repeats(one: RankPass) -> float:
+    """Return the share of rows of a batch that repeat others, 0 to 1."""
+    return 1 - len(set(one.row_digests)) / len(one.row_digests)
 
 
 def _wrong_samplers(job: Job) -> list[Site]:

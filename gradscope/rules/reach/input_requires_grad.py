@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Lasting, Rule
 
@@ -71,9 +72,16 @@ class InputRequiresGrad(Rule):
                 f"{', '.join(names)} {verb} grad, and nothing reads {its} gradient of "
                 f"{elements:,} elements"
             ),
-            remedy="remove `requires_grad=True` where the batch is made",
+            remedy=remedy_at(None if site is None else context.recording.sites[site]),
             site=site,
             names=names,
             evidence={"tensors": len(leaves), "elements": elements},
             count=len(leaves),
         )
+
+
+def remedy_at(site: Site | None) -> str:
+    """Return what to remove: the call on the line that sets it, if it is there."""
+    if site is not None and ".requires_grad_(" in site.source:
+        return "remove `.requires_grad_()`"
+    return "remove `requires_grad=True` where the batch is made"

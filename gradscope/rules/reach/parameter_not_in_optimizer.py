@@ -40,7 +40,7 @@ class ParameterNotInOptimizer(Rule):
         discriminator that the loss passes through. It is also a note if the optimizer holds less
         than `most_share` of all tensors, or less than `most_elements` of all elements: that looks
         like a choice. In a training run, all optimizers that ever step count, parameters that move
-        count as trained, and first layers are notes.
+        count as trained, and first layers are mostly notes.
 
         A separate network in a training run is either a decoder that was forgotten, or a judge that
         should stay fixed. It is a note if there is evidence for a judge: loaded weights, eval mode,
@@ -49,7 +49,8 @@ class ParameterNotInOptimizer(Rule):
         unfrozen during the run are meant to train: an error. So are few parameters that fall
         through the groups of an optimizer with several, a layer or the parameters of a loss that
         use what optimized layers computed, and a network next to two optimizers that hold the same
-        parameters, if nothing ever clears their gradients.
+        parameters, if nothing ever clears their gradients. Then it is a warning for other networks
+        without such evidence, as an encoder before what is trained.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with
@@ -143,7 +144,7 @@ class ParameterNotInOptimizer(Rule):
         if left_out.is_overlooked(part, self.small_share) or left_out.is_mistaken(part):
             return "error"
         if left_out.is_of_another_network(part) or left_out.is_before_all_trained(part):
-            return "note"
+            return "warning" if left_out.is_neglected(part) else "note"
         if is_choice or left_out.is_in_eval_mode(part) or (is_other and left_out.is_for_one_part):
             return "note"
         if part.module is None:

@@ -178,10 +178,10 @@ def _no_module(missing: str, name: str) -> GradscopeError:
 
 
 def _file_instead(name: str) -> str | None:
-    """Return the Python file in the working directory that a module's name may have meant."""
+    """Return the file in the working directory that a module's name may have meant."""
     wanted = Path(*name.split(".")).with_suffix(".py")
     files = [str(path) for path in Path().glob(f"{'*/' * name.count('.')}*.py")]
-    beside = [str(path) for path in Path().glob("*.py")]
+    beside = [str(path) for ending in ("py", "gradscope") for path in Path().glob(f"*.{ending}")]
     return did_you_mean(name, beside) or did_you_mean(str(wanted), files)
 
 

@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -129,8 +129,19 @@ def find_model(source: Source, *, allow_guesses: bool) -> FoundModel:
     found = to_model(chosen.value, chosen.name, source.location, allow_guesses=allow_guesses)
     kind = "nn.Module class" if inspect.isclass(chosen.value) else "nn.Module"
     without = " without arguments" if usable else ""
-    note = f"the model is {chosen.name}, the only {kind} of {source.location!r}{without}"
+    others = _others(classes, chosen) if usable else ""
+    note = f"the model is {chosen.name}, the only {kind} of {source.location!r}{without}{others}"
     return replace(found, notes=(note, *found.notes))
+
+
+def _others(classes: list[_Candidate], chosen: _Candidate) -> str:
+    """Return the classes that need arguments, in words: one of them may be meant."""
+    calls = [_call(one.name, required_parameters(one.value)) for one in classes if one != chosen]
+    return f"; not {', '.join(calls)}" if calls else ""
+
+
+def _call(name: str, needed: Iterable[inspect.Parameter]) -> str:
+    return f"{name}({', '.join(one.name for one in needed)})"
 
 
 def to_model(value: object, name: str, location: str, *, allow_guesses: bool) -> FoundModel:
@@ -239,7 +250,7 @@ def _several(candidates: list[_Candidate], outline: Outline) -> GradscopeError:
 
 def _none(source: Source, classes: list[_Candidate]) -> GradscopeError:
     needs = [(candidate.name, required_parameters(candidate.value)) for candidate in classes]
-    calls = [f"{name}({', '.join(p.name for p in missing)})" for name, missing in needs]
+    calls = [_call(name, missing) for name, missing in needs]
     return GradscopeError(
         f"found no model in {source.location!r} (looked for {_LOOKED_FOR})",
         cause=f"its nn.Module classes need arguments: {', '.join(calls)}" if calls else None,

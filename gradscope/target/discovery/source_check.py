@@ -38,6 +38,19 @@ def check_source(spec: TargetSpec) -> None:
     _check_training(tree, spec.location)
 
 
+def line_of_training(location: str) -> int | None:
+    """Return the line of the first backward of a file that trains when it runs as a script."""
+    path = find_file(location)
+    tree = None if path is None else _parsed(path)
+    if tree is None or not any(map(_is_main_guard, tree.body)):
+        return None
+    calls = list(_calls(tree))
+    if not any(_method(call) == "step" for call in calls):
+        return None
+    lines = [call.lineno for call in calls if _method(call) == "backward"]
+    return min(lines, default=None)
+
+
 def _parsed(path: Path) -> ast.Module | None:
     try:
         return ast.parse(path.read_bytes())

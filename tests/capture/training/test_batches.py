@@ -15,6 +15,7 @@ from gradscope.recording.records import Shape
 from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import judge
 from gradscope.target.stored_batches import batch_of
+from tests.nightly import some_on_push
 
 BAD = 77
 """The sample that makes the loss jump."""
@@ -249,6 +250,7 @@ def digest_of(tensor):
     return hashlib.blake2b(tensor.numpy().tobytes(), digest_size=4).hexdigest()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("bad", [300.0, math.nan])
 def test_rows_of_a_plain_tensor_are_described(run, bad, every):
@@ -303,7 +305,8 @@ def test_what_the_script_changed_is_not_said_of_the_batch():
     assert contents.copied(0, "") is None
 
 
-@pytest.mark.parametrize(("is_shared", "most"), [(False, 34), (True, 3)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("is_shared", "most"), some_on_push([(False, 34), (True, 3)], 2))
 def test_few_batches_are_held(run, is_shared, most):
     seen = []
 
@@ -331,7 +334,7 @@ def test_few_batches_are_held(run, is_shared, most):
     assert max(alive) <= most
 
 
-@pytest.mark.parametrize("room", ["256MB", "all"])
+@pytest.mark.parametrize("room", some_on_push(["256MB", "all"], 2))
 def test_batches_of_trouble_are_stored(run, room):
     loader = DataLoader(Dictionaries(), batch_size=2)
     recorded = run(

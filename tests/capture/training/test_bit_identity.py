@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, relu
 from torch.utils.checkpoint import checkpoint
 
+from tests.nightly import some_on_push
+
 STEPS = 20
 
 
@@ -161,7 +163,7 @@ def outcome(loop):
 
 
 @pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", some_on_push(LOOPS, 3))
 def test_a_watched_training_is_the_same_to_the_last_bit(name, run):
     weights, losses, state, python_state = outcome(LOOPS[name])
     seen = []

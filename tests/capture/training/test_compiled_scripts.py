@@ -56,6 +56,7 @@ print(made(torch.ones(2, 4)).item() is not None)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("prepare", "backend"),
     [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of_script
 
 SCRIPT = """
@@ -44,11 +45,14 @@ def test_hook_of_every_epoch_is_an_error_at_the_line_that_registers_it(tmp_path)
 
 @pytest.mark.parametrize(
     ("hook", "each_epoch"),
-    [
-        (HALVES, "handle.remove(); handle = register()"),
-        (HALVES, "pass"),
-        ("lambda grad: seen.append(float(grad.norm()))", AGAIN),  # it only looks
-    ],
+    some_on_push(
+        [
+            (HALVES, "handle.remove(); handle = register()"),
+            (HALVES, "pass"),
+            ("lambda grad: seen.append(float(grad.norm()))", AGAIN),  # it only looks
+        ],
+        2,
+    ),
 )
 def test_hooks_that_are_removed_or_that_change_nothing_are_not_found(hook, each_epoch, tmp_path):
     assert said(tmp_path, hook, each_epoch) == []
@@ -86,11 +90,14 @@ def of_one_sign(tmp_path, hook, *, hooked=":", steps=25):
 
 @pytest.mark.parametrize(
     "hook",
-    [
-        "lambda grad: torch.clamp(grad, 0, 1)",
-        "lambda grad: torch.relu(grad)",
-        "lambda grad: grad.clamp(max=0.0)",
-    ],
+    some_on_push(
+        [
+            "lambda grad: torch.clamp(grad, 0, 1)",
+            "lambda grad: torch.relu(grad)",
+            "lambda grad: grad.clamp(max=0.0)",
+        ],
+        2,
+    ),
 )
 def test_hook_that_leaves_one_sign_is_an_error_at_its_line(hook, tmp_path):
     (finding,) = of_one_sign(tmp_path, hook)
@@ -103,14 +110,17 @@ def test_hook_that_leaves_one_sign_is_an_error_at_its_line(hook, tmp_path):
 
 @pytest.mark.parametrize(
     ("hook", "chosen"),
-    [
-        ("lambda grad: grad.clamp(-1e-4, 1e-4)", {}),
-        ("lambda grad: grad * (grad.abs() > 1e-3)", {}),
-        ("lambda grad: torch.zeros_like(grad)", {}),
-        ("lambda grad: torch.nan_to_num(grad)", {}),
-        ("lambda grad: torch.clamp(grad, 0, 1)", {"hooked": "2:"}),
-        ("lambda grad: torch.clamp(grad, 0, 1)", {"steps": 20}),
-    ],
+    some_on_push(
+        [
+            ("lambda grad: grad.clamp(-1e-4, 1e-4)", {}),
+            ("lambda grad: grad * (grad.abs() > 1e-3)", {}),
+            ("lambda grad: torch.zeros_like(grad)", {}),
+            ("lambda grad: torch.nan_to_num(grad)", {}),
+            ("lambda grad: torch.clamp(grad, 0, 1)", {"hooked": "2:"}),
+            ("lambda grad: torch.clamp(grad, 0, 1)", {"steps": 20}),
+        ],
+        3,
+    ),
     ids=["both", "sparse", "nothing", "NaN", "one layer", "too short"],
 )
 def test_other_hooks_are_not_found(hook, chosen, tmp_path):

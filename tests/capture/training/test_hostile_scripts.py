@@ -186,6 +186,7 @@ def test_what_a_handler_of_a_signal_raises_reaches_the_script(
     assert capsys.readouterr().err.count("recording ended") == 1
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_reported_once_and_keeps_the_steps_before(tmp_path, model, capsys):
     path = tmp_path / "run.gradscope"
     watch = TrainingWatch(path, "gradscope run train.py")

@@ -201,6 +201,7 @@ def test_accumulating_backwards_beside_one_that_steps(watched):
     assert not judge(recording).findings
 
 
+@pytest.mark.nightly
 def test_an_exception_of_a_hook_leaves_no_step_open(watched):
     def loop():
         model = net()
@@ -359,8 +360,9 @@ def _process_group():
     sys.excepthook = before
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("process_group")
-@pytest.mark.parametrize("name", some_on_push(WRAPPERS, 2))
+@pytest.mark.parametrize("name", some_on_push(WRAPPERS, 5))
 def test_an_optimizer_that_lets_others_step_makes_one_step(watched, name):
     model = net()
 
@@ -436,6 +438,7 @@ def test_a_step_that_an_exception_leaves_swallows_no_other(watched):
     assert [one["fresh"] for one in made] == [6] * STEPS
 
 
+@pytest.mark.nightly
 def test_a_loop_within_a_closure_makes_steps_of_its_own(watched):
     """An outer optimizer whose closure trains an inner model."""
     inner_steps = 3
@@ -482,6 +485,7 @@ def test_closures_and_line_searches_make_one_step_each(watched):
     assert steps == len(recording.steps) == STEPS
 
 
+@pytest.mark.nightly
 def test_steps_in_another_thread_are_steps(watched):
     def loop():
         model = net()
@@ -497,6 +501,7 @@ def test_steps_in_another_thread_are_steps(watched):
     assert steps == len(recording.steps) == STEPS
 
 
+@pytest.mark.nightly
 def test_one_optimizer_is_as_it_was(watched):
     """The near miss: two that take turns are two."""
 

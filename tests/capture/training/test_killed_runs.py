@@ -76,6 +76,7 @@ def killed_after(seconds, path):
     return [moment for (moment,) in struct.iter_unpack("d", told[: len(told) // 8 * 8])]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)])
 def test_only_the_open_steps_are_lost(count, tmp_path):
     draw = random.Random(count)

@@ -293,7 +293,7 @@ def shared(event):
     return event.step, *subject, numbers
 
 
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 6), ids=lambda loop: loop.__name__)
 def test_repeated_steps_have_the_events_losses_and_rates_of_a_full_recording(run, loop):
     full, brief = run(loop), run(loop, budget=NOTHING)
     (cost,) = brief.recording.evidence_of(WatchCost)
@@ -447,7 +447,7 @@ def test_an_exception_in_a_repeated_step_passes_and_is_recorded(run):
     assert dict(error.numbers)["freed"] == 1
 
 
-@pytest.mark.parametrize("budget", [None, NOTHING])
+@pytest.mark.parametrize("budget", some_on_push([None, NOTHING], 2))
 def test_calls_of_autograd_grad_in_a_row_are_one_event(run, budget):
     found = run(differentiating_again_and_again, budget=budget)
     assert len(found.events("grad")) == 2 * STEPS
@@ -472,7 +472,7 @@ def test_an_exception_that_the_script_catches_is_recorded_for_no_other_step(run)
     assert found.recording.evidence_of(WatchCost)[0].repeated > 15
 
 
-@pytest.mark.parametrize("budget", [None, NOTHING])
+@pytest.mark.parametrize("budget", some_on_push([None, NOTHING], 2))
 def test_one_of_many_calls_of_autograd_grad_that_raises_is_recorded(run, budget):
     def loop():
         model, x, y = network()

@@ -104,7 +104,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("is_of_batch", [False, True], ids=["in the dataset", "in collate"])
-@pytest.mark.parametrize("name", some_on_push(TRANSFORMS, 2))
+@pytest.mark.parametrize("name", some_on_push(TRANSFORMS, 4))
 def test_the_model_is_what_is_trained(run, name, is_of_batch):
     transform = TRANSFORMS[name]()
     loop = training(batch_transform=transform) if is_of_batch else training(transform)
@@ -120,7 +120,7 @@ def test_the_model_is_what_is_trained(run, name, is_of_batch):
         assert {one.path.partition(".")[0] for one in recording.modules} == {"model"}
 
 
-@pytest.mark.parametrize("name", some_on_push(TRANSFORMS, 2))
+@pytest.mark.parametrize("name", some_on_push(TRANSFORMS, 4))
 def test_training_in_eval_mode_is_found_behind_a_transform(tmp_path, name):
     found = findings_of(training(TRANSFORMS[name]()), tmp_path)
     (one,) = [one for one in found if one.rule == "GS312"]
@@ -128,7 +128,8 @@ def test_training_in_eval_mode_is_found_behind_a_transform(tmp_path, name):
     assert one.location.source == "model.eval()"
 
 
-@pytest.mark.parametrize("name", some_on_push(TRANSFORMS, 2))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", some_on_push(TRANSFORMS, 4))
 def test_a_loop_that_returns_to_training_mode_is_healthy(tmp_path, name):
     found = findings_of(training(TRANSFORMS[name](), is_undone=True), tmp_path)
     assert not [one for one in found if one.rule.startswith("GS3")]
@@ -164,6 +165,7 @@ def test_a_model_within_a_module_that_does_not_register_it_is_a_model(run):
     assert len(found.recording.parameters) == 4
 
 
+@pytest.mark.nightly
 def test_a_model_that_makes_its_layers_when_called_is_one_model(run):
     class Late(nn.Module):
         def __init__(self):

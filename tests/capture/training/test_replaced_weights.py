@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of, findings_of_script, recording_of
 
 
@@ -124,7 +125,7 @@ for epoch in range(4):
 
 
 @pytest.mark.parametrize(
-    ("name", "severity"), [("switch_to_average", "note"), ("evaluate", "error")]
+    ("name", "severity"), some_on_push([("switch_to_average", "note"), ("evaluate", "error")], 2)
 )
 def test_average_that_a_switch_puts_into_the_model_is_a_note(name, severity, tmp_path):
     script = tmp_path / "train.py"
@@ -134,12 +135,16 @@ def test_average_that_a_switch_puts_into_the_model_is_a_note(name, severity, tmp
     assert finding.location.function == name
 
 
-@pytest.mark.parametrize("between", [comes_back, starts_again, goes_back_halfway, shrinks, nothing])
+@pytest.mark.parametrize(
+    "between", some_on_push([comes_back, starts_again, goes_back_halfway, shrinks, nothing], 3)
+)
 def test_other_changes_between_steps_are_not_found(between, tmp_path):
     assert said(tmp_path, between) == []
 
 
-@pytest.mark.parametrize(("steps", "every", "found"), [(40, 20, 0), (41, 20, 1), (40, 1, 0)])
+@pytest.mark.parametrize(
+    ("steps", "every", "found"), some_on_push([(40, 20, 0), (41, 20, 1), (40, 1, 0)], 3)
+)
 def test_it_takes_two_replacements_and_not_one_in_every_step(steps, every, found, tmp_path):
     assert len(said(tmp_path, stays, steps=steps, every=every)) == found
 
@@ -152,7 +157,9 @@ def test_weights_that_are_pulled_back_after_every_step_are_an_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("between", "every"),
-    [(is_pulled_back, 2), (is_pulled_to_zero, 1), (is_clipped, 1), (starts_again, 1)],
+    some_on_push(
+        [(is_pulled_back, 2), (is_pulled_to_zero, 1), (is_clipped, 1), (starts_again, 1)], 3
+    ),
 )
 def test_decay_clamping_and_a_rare_pull_are_not_found(between, every, tmp_path):
     assert said(tmp_path, between, every=every) == []
@@ -162,7 +169,10 @@ class OfAnotherKind(nn.Parameter):
     """A parameter whose elements are not read in every step."""
 
 
-@pytest.mark.parametrize(("kind", "count"), [(OfAnotherKind, 1), (nn.Parameter, 0)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kind", "count"), some_on_push([(OfAnotherKind, 1), (nn.Parameter, 0)], 2)
+)
 def test_weights_that_cannot_be_compared_are_told(tmp_path, kind, count):
     def loop():
         weight = kind(torch.randn(6))

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from gradscope.recording.evidence.training import TrainedOptimizer
+from tests.nightly import some_on_push
 
 
 def names_of(made):
@@ -42,13 +43,16 @@ def with_two_names(one, two):
 
 @pytest.mark.parametrize(
     ("make", "names"),
-    [
-        (in_a_tuple, ["first", "second"]),
-        (in_two_statements, ["first", "second"]),
-        (in_a_list, ["opts[0]", "opts[1]"]),
-        (in_a_dictionary, ["opts['gen']", "opts['disc']"]),
-        (with_two_names, ["first", "second"]),
-    ],
+    some_on_push(
+        [
+            (in_a_tuple, ["first", "second"]),
+            (in_two_statements, ["first", "second"]),
+            (in_a_list, ["opts[0]", "opts[1]"]),
+            (in_a_dictionary, ["opts['gen']", "opts['disc']"]),
+            (with_two_names, ["first", "second"]),
+        ],
+        2,
+    ),
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_optimizers_made_on_one_line_have_their_own_names(run, make, names):

@@ -18,6 +18,7 @@ from gradscope.report.html.charts.comparison.curves import compared_curves
 from gradscope.report.number_format import figure
 from gradscope.report.run.phrasing import curves_note
 from gradscope.session.report import Report
+from tests.nightly import some_on_push
 
 
 def trained(own, *, parts=4, divided=1, reduction="mean", kept=None):
@@ -48,18 +49,21 @@ def mean(losses):
 
 @pytest.mark.parametrize(
     ("options", "expected", "text"),
-    [
-        ({"parts": 1}, mean, ""),
-        ({}, mean, "loss: mean over 4 micro-batches"),
-        ({"divided": 4}, mean, "loss: mean over 4 micro-batches"),
-        ({"divided": 4, "kept": 1}, mean, "loss: mean over 4 micro-batches"),
-        ({"reduction": "sum"}, math.fsum, "loss: sum of 4 passes"),
-        (
-            {"parts": 1, "divided": 8},
-            lambda losses: mean(losses) / 8,
-            "loss: as passed to backward(), divided by 8",
-        ),
-    ],
+    some_on_push(
+        [
+            ({"parts": 1}, mean, ""),
+            ({}, mean, "loss: mean over 4 micro-batches"),
+            ({"divided": 4}, mean, "loss: mean over 4 micro-batches"),
+            ({"divided": 4, "kept": 1}, mean, "loss: mean over 4 micro-batches"),
+            ({"reduction": "sum"}, math.fsum, "loss: sum of 4 passes"),
+            (
+                {"parts": 1, "divided": 8},
+                lambda losses: mean(losses) / 8,
+                "loss: as passed to backward(), divided by 8",
+            ),
+        ],
+        3,
+    ),
     ids=["parts", "micro-batches", "divided", "kept", "summed", "divided again"],
 )
 def test_the_loss_of_a_step_is_that_of_its_micro_batches(run, options, expected, text):

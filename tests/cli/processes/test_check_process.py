@@ -7,6 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.nightly import some_on_push
+
 ROOT = Path(__file__).parents[3]
 GOOD = """
 import torch
@@ -83,15 +85,18 @@ def unjudged(tmp_path_factory, check):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("missing", "cannot open 'missing.py' there is no such file"),
-        ("raises", "No module named 'nothing_of_that_name'"),
-        ("no_batch", "no batch for Linear.forward(self, input)"),
-        ("no_loss", "--loss"),
-        ("no_gradient", "0 of 4 parameters require grad"),
-        ("leaves", "ended its process with exit code 0"),
-        ("crashes", "was killed by SIGSEGV"),
-    ],
+    some_on_push(
+        [
+            ("missing", "cannot open 'missing.py' there is no such file"),
+            ("raises", "No module named 'nothing_of_that_name'"),
+            ("no_batch", "no batch for Linear.forward(self, input)"),
+            ("no_loss", "--loss"),
+            ("no_gradient", "0 of 4 parameters require grad"),
+            ("leaves", "ended its process with exit code 0"),
+            ("crashes", "was killed by SIGSEGV"),
+        ],
+        3,
+    ),
 )
 def test_what_says_nothing_of_gradients_is_not_judged(unjudged, name, text):
     assert unjudged.returncode == 2
@@ -106,6 +111,7 @@ def test_the_other_targets_are_judged_all_the_same(unjudged):
     assert 'raises.py", line 2' in unjudged.stderr  # the user's own traceback
 
 
+@pytest.mark.nightly
 def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path, check):
     write(
         tmp_path,

@@ -95,6 +95,7 @@ def test_a_target_that_does_not_run_is_told(gradscope_in, folder):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_threads_and_accumulation_are_no_regressions(gradscope_in, folder):
     """The same training three times; only the order of its sums is another."""
     for name, threads, parts in (("base", 1, 1), ("threads", 2, 1), ("parts", 1, 4)):

@@ -7,6 +7,7 @@ from textwrap import dedent
 import pytest
 
 from tests.conftest import ENVIRONMENT
+from tests.nightly import some_on_push
 
 HEADER = "import torch\nfrom torch import nn\n"
 GOOD = """
@@ -159,7 +160,9 @@ def test_interrupt_gives_130(tmp_path, gradscope_in):
     assert gradscope_in(tmp_path, "inspect", "model.py").returncode == 130
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["inspect", "-h"], ["-V"], []])
+@pytest.mark.parametrize(
+    "arguments", some_on_push([["--help"], ["-h"], ["inspect", "-h"], ["-V"], []], 2)
+)
 def test_help_and_version_do_not_import_torch(tmp_path, arguments, packages_imported_by):
     done, packages = packages_imported_by(tmp_path, *arguments)
     assert "torch" not in packages
@@ -203,8 +206,9 @@ def test_results_lie_where_the_command_was_started(tmp_path, gradscope_in):
     assert (tmp_path / "run.gradscope").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("line", [["inspect", "model.py"], ["rule"], ["--help"]])
+@pytest.mark.parametrize("line", some_on_push([["inspect", "model.py"], ["rule"], ["--help"]], 2))
 def test_full_stdout_is_one_line_and_no_bug_report(tmp_path, server, line):
     write(tmp_path, GOOD)
     streams = ["/dev/null", "/dev/full", tmp_path / "err"]
@@ -243,7 +247,7 @@ def test_failed_backward_is_reported_with_exit_code_2(tmp_path, gradscope_in):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output_format", ["json", "jsonl", "markdown", "concise"])
+@pytest.mark.parametrize("output_format", some_on_push(["json", "jsonl", "markdown", "concise"], 2))
 def test_failed_backward_is_reported_in_every_format(tmp_path, output_format, gradscope_in):
     write(tmp_path, BROKEN)
     done = gradscope_in(
@@ -276,6 +280,7 @@ criterion = nn.CrossEntropyLoss()
 """
 
 
+@pytest.mark.nightly
 def test_configuration_chooses_rules_and_options_win(tmp_path, gradscope_in):
     write(tmp_path, DETACHED)
     (tmp_path / "pyproject.toml").write_text('[tool.gradscope]\nignore = ["GS2"]\n')

@@ -10,6 +10,7 @@ import torch
 
 from gradscope.recording.store import load_recording
 from gradscope.target.stored_batches import batch_of
+from tests.nightly import some_on_push
 
 BAD, SIZE = 61, 4
 STEP = BAD // SIZE
@@ -77,7 +78,8 @@ def finding_of(folder, gradscope_in):
 
 
 @pytest.mark.parametrize(
-    ("kind", "workers"), [("tuple", 0), ("tuple", 2), ("dict", 1), ("stream", 0), ("stream", 1)]
+    ("kind", "workers"),
+    some_on_push([("tuple", 0), ("tuple", 2), ("dict", 1), ("stream", 0), ("stream", 1)], 3),
 )
 def test_the_batch_of_a_nan_is_named_and_stored(
     kind, workers, tmp_path, gradscope_in, plain_script_in
@@ -126,6 +128,7 @@ def test_stored_batches_survive_a_kill(tmp_path, gradscope_in):
     assert batch_of(stored[0])[0].isnan().sum() == 1
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_loaded_is_one_line(tmp_path, gradscope_in):
     folder = written(tmp_path)
 

@@ -6,6 +6,7 @@ import pytest
 
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import cosine
+from tests.nightly import some_on_push
 
 MODEL = """
 import torch
@@ -54,7 +55,7 @@ def test_check_inspect_and_run_keep_gradients(folder, gradscope_in):
     assert [one.step for one in run.stored_gradients] == [0, 0, 2, 2, 4, 4]
 
 
-@pytest.mark.parametrize("command", ["inspect", "check", "clip-report"])
+@pytest.mark.parametrize("command", some_on_push(["inspect", "check", "clip-report"], 2))
 def test_what_nobody_saves_is_not_kept(command, folder, gradscope_in):
     done = gradscope_in(folder, command, "model.py", "--keep-gradients", "exact")
     assert (done.returncode, done.stdout) == (2, "")

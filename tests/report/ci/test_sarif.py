@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gradscope.check.options import Policy
 from gradscope.report.ci.sarif import render_sarif
+from tests.nightly import some_on_push
 from tests.report.ci.conftest import (
     HOSTILE,
     ROOT,
@@ -191,7 +192,7 @@ def test_stale_entries_are_notes_or_errors():
     assert (level(), level(stale_fails=True)) == ("note", "error")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", some_on_push(HOSTILE, 4))
 def test_path_can_be_read_back(text):
     (one,) = results_of(result_of(target_with(*checked(finding(location=site(file=text))))))
     uri, _ = place(one["locations"][0])
@@ -199,6 +200,7 @@ def test_path_can_be_read_back(text):
     assert unquote(uri) == normal.encode(errors="replace").decode()
 
 
+@pytest.mark.nightly
 def test_as_many_results_as_it_takes_are_not_too_large_for_it():
     few, many_more = (len(gzip.compress(render_sarif(many(n)).encode())) for n in (500, 1500))
     assert few + (many_more - few) / 1000 * 25_000 < 10_000_000

@@ -76,6 +76,7 @@ def test_cap_on_nodes_is_refused_where_none_are_drawn(folder, gradscope):
     assert "folded into" in drawn.stdout
 
 
+@pytest.mark.nightly
 def test_numbers_of_the_whole_model_are_said_to_be_beside_one_module(folder, gradscope):
     note = "of the whole model:"
     assert note in gradscope(folder, "graph", "kept.gradscope", "--module", "0").stdout
@@ -102,6 +103,7 @@ def test_the_ending_says_the_format(file, form):
     assert graph_format("json", file) == "json"
 
 
+@pytest.mark.nightly
 def test_files_are_written_in_the_format_of_their_ending(folder, gradscope):
     for file, start in (("g.svg", "<svg "), ("g.html", "<!doctype html>"), ("g.mmd", "flowchart")):
         done = gradscope(folder, "graph", "kept.gradscope", "-o", file)
@@ -131,6 +133,7 @@ def test_what_a_page_cannot_do_is_refused(folder, gradscope):
     assert "--open" in done.stderr
 
 
+@pytest.mark.nightly
 def test_blocks_are_drawn_one_by_one_when_asked_for(folder, gradscope):
     blocks = "*[nn.Sequential(nn.Linear(4, 4)) for _ in range(3)]"
     (folder / "deep.py").write_text(MODEL.replace("nn.ReLU()", blocks))

@@ -49,11 +49,19 @@ def test_a_run_that_was_not_looked_at_says_so(graph_of):
     assert "without a captured step" in graph_of(run.recording(), code=2).stderr
 
 
-def test_a_step_that_was_not_looked_at_is_an_error(graph_of):
-    assert (
-        "step 7 was not captured in detail"
-        in graph_of(steps(CapturedRun(), 2), "--step", "7", code=2).stderr
-    )
+def test_a_step_that_was_not_captured_is_an_error(graph_of):
+    run = CapturedRun()
+    steps(run, 2)
+    run.step(0, line=6)
+    done = graph_of(run.recording(), "--step", "2", code=2)
+    assert "step 2 was not captured in detail; captured: steps 0-1" in done.stderr
+    assert "gradscope run --tensors-at 2" in done.stderr
+
+
+def test_a_step_beyond_the_last_one_is_an_error(graph_of):
+    done = graph_of(steps(CapturedRun(), 2), "--step", "7", code=2)
+    assert "the run has no step 7: its last step is 1" in done.stderr
+    assert "captured in detail: steps 0-1" in done.stderr
 
 
 def test_of_several_backward_passes_the_first_is_drawn(graph_of):

@@ -11,6 +11,7 @@ from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import Site
 from gradscope.report.check.phrasing import closing_text
 from gradscope.report.html.check_page import render_check_html
+from tests.nightly import some_on_push
 from tests.report.conftest import ROOT, build
 
 HOSTILE = "</script><img src=x onerror=alert(1)>.py"
@@ -139,12 +140,12 @@ def test_limits_without_a_module_and_stale_entries_are_told():
 
 @pytest.mark.parametrize(
     ("policy", "text"),
-    [
+    some_on_push([
         (Policy(), "errors fail"),
         (Policy(fail_level="note"), "errors and warnings and notes fail"),
         (Policy(max_warnings=1, exit_zero=True),
          "errors fail; 1 warning allowed; --exit-zero lets findings pass"),
-    ],
+    ], 2),
 )  # fmt: skip
 def test_the_gate_is_told_in_words(policy, text):
     facts = [

@@ -57,7 +57,7 @@ def test_numbers_that_json_has_not_are_refused():
         embedded_json([float("nan")])
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 4)  # each makes a whole page
 @example(HOSTILE)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_text_from_outside_stays_text(text):

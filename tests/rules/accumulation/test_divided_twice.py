@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.accumulation.runs import Run
 from tests.rules.watching import findings_of_script
 
@@ -77,7 +78,7 @@ for step in range(24):
 
 
 @pytest.mark.parametrize(
-    ("division", "lines"), [("loss = loss / 4", [14]), ("loss = loss * 1.0", [])]
+    ("division", "lines"), some_on_push([("loss = loss / 4", [14]), ("loss = loss * 1.0", [])], 2)
 )
 def test_the_script_is_told_its_own_division(division, lines, tmp_path):
     script = tmp_path / "train.py"

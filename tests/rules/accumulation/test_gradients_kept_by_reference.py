@@ -71,6 +71,7 @@ def test_references_are_an_error(tmp_path, use, zero):
     assert dict(found.evidence)["collections"] == 2
 
 
+@pytest.mark.nightly
 def test_references_by_name_are_an_error(tmp_path):
     assert said(tmp_path, named_references, use=values)
 
@@ -83,10 +84,12 @@ def test_gradients_that_are_made_anew_are_fine(tmp_path):
     assert not said(tmp_path, references, to_none=True)
 
 
+@pytest.mark.nightly
 def test_collection_that_the_next_one_replaces_is_fine(tmp_path):
     assert not said(tmp_path, last)
 
 
+@pytest.mark.nightly
 def test_collection_that_is_kept_for_the_whole_training_is_fine(tmp_path):
     permanent = []
 

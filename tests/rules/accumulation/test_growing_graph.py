@@ -1,9 +1,12 @@
 """GS309, from counts of nodes as capture makes them: of the first passes, then of some."""
 
 import pytest
+import torch
+from torch import nn
 
 from gradscope.rules.engine import judge
 from tests.rules.accumulation.runs import Run
+from tests.rules.watching import findings_of
 
 
 def loop(passes, nodes, *, older=True):
@@ -123,3 +126,67 @@ def test_a_history_that_is_let_go_now_and_then_is_fine():
         run.backward(weights, line=11, nodes=10 + 6 * (position % 4), older=int(position % 4 > 0))
         run.step(sgd, line=12)
     assert not run.findings("GS309")
+
+
+class Scaled(nn.Module):
+    """A number that is learned through its exponential, and that scales the input."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.raw = nn.Parameter(torch.full((3,), 0.1))
+        self.bias = nn.Parameter(torch.zeros(3))
+        self.scale = self.compute()
+
+    def compute(self):
+        if self.kind == "view":
+            return self.raw.expand(4, 3)
+        return self.raw.exp() if self.kind != "constant" else self.raw.exp().detach()
+
+    def forward(self, x):
+        return x * (self.compute() if self.kind == "anew" else self.scale) + self.bias
+
+
+def scaled(kind, *, refresh=0, lr=0.05, steps=12):
+    torch.manual_seed(0)
+    model = Scaled(kind)
+    sgd = torch.optim.SGD(model.parameters(), lr=lr)
+    for step in range(steps):
+        if refresh and step % refresh == 0:
+            model.scale = model.compute()
+        x = torch.randn(4, 3)
+        sgd.zero_grad()
+        (model(x) - 2 * x).square().mean().backward(retain_graph=True)
+        sgd.step()
+
+
+@pytest.mark.parametrize(
+    ("kind", "refresh", "is_found"),
+    [
+        ("once", 0, True),
+        ("once", 3, False),  # outdated for a few steps only
+        ("anew", 0, False),
+        ("view", 0, False),  # shows the weight as it is
+        ("constant", 0, False),
+    ],
+)
+def test_what_is_computed_once_from_weights_is_outdated(kind, refresh, is_found, tmp_path):
+    findings = findings_of(lambda: scaled(kind, refresh=refresh), tmp_path)
+    found = [one for one in findings if one.rule == "GS309"]
+    assert [one.severity for one in found] == ["error"] * is_found
+    assert all("scale was computed once" in one.message for one in found)
+
+
+def test_what_is_computed_once_from_weights_that_stay_is_fine(tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        teacher, student = nn.Linear(3, 3), nn.Linear(3, 3)
+        x = torch.randn(4, 3)
+        known = teacher(x).exp()
+        sgd = torch.optim.SGD(student.parameters(), lr=0.05)
+        for _ in range(12):
+            sgd.zero_grad()
+            (student(x) - known).square().mean().backward(retain_graph=True)
+            sgd.step()
+
+    assert not [one for one in findings_of(loop, tmp_path) if one.rule == "GS309"]

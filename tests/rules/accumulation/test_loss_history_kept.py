@@ -205,6 +205,7 @@ def test_what_is_let_go_or_used_later_is_fine(loop, tmp_path):
     assert not told(loop, tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_state_that_backward_goes_through_is_another_mistake(tmp_path):
     def loop():
         embed, read = nn.Linear(6, 4), nn.Linear(4, 1)

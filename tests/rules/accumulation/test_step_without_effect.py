@@ -77,6 +77,7 @@ def test_learning_rate_that_moves_nothing_is_not_the_optimizers_fault(lr, tmp_pa
     assert not said(tmp_path, thrown_away, lr=lr)
 
 
+@pytest.mark.nightly
 def test_half_precision_is_judged_by_its_own_rule(tmp_path):
     assert not said(tmp_path, thrown_away, dtype=torch.bfloat16)
 
@@ -163,6 +164,7 @@ def test_update_by_hand_that_is_not_stored_is_found_at_its_line(update, tmp_path
     assert (finding.severity, dict(finding.evidence)["steps"]) == ("error", 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "update",
     some_on_push(
@@ -181,6 +183,7 @@ def test_update_that_is_stored_and_gradients_that_are_only_read_are_not_found(up
     assert not said_of(tmp_path, update)
 
 
+@pytest.mark.nightly
 def test_sixteen_backward_passes_are_needed(tmp_path):
     assert not said_of(tmp_path, "p.sub(rate * p.grad)", passes=15)
     assert said_of(tmp_path, "p.sub(rate * p.grad)", passes=16)

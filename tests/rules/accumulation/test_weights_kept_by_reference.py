@@ -117,6 +117,7 @@ def test_average_shrinks_the_weights_by_the_square_of_its_rate(tmp_path):
     assert "0.99" in found.message
 
 
+@pytest.mark.nightly
 def test_average_that_shares_a_part_is_fine(tmp_path):
     model = network()
     kept = [*data(model[0]), *copies(model[2])]
@@ -133,6 +134,7 @@ def decayed(weights):
         one.copy_(one / one.norm())
 
 
+@pytest.mark.nightly
 def test_weight_decay_by_hand_is_fine(tmp_path):
     model = network()
     assert not said(tmp_path, lambda _: decayed(list(model.parameters())), model=model)
@@ -170,6 +172,7 @@ def test_state_that_is_restored_at_once_is_fine(tmp_path):
     assert not said(tmp_path, lambda _: model.load_state_dict(model.state_dict()), model=model)
 
 
+@pytest.mark.nightly
 def test_state_of_which_a_part_is_replaced_is_fine(tmp_path):
     model, before = network(), {}
 
@@ -233,6 +236,7 @@ class Renamed(nn.Linear):
         )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kept", "count"), [(copy.deepcopy, 0), (dict, 1)])
 def test_a_module_may_load_by_keywords(tmp_path, kept, count):
     model = Renamed(6, 1)
@@ -293,12 +297,13 @@ for step in range(6):
 """
 
 
-@pytest.mark.parametrize("make_target", [copy.deepcopy, lambda _: network()])
+@pytest.mark.parametrize("make_target", some_on_push([copy.deepcopy, lambda _: network()], 2))
 def test_target_network_that_is_a_copy_is_fine(make_target, tmp_path):
     agent = Agent(make_target)
     assert not said(tmp_path, lambda _: agent.sync(), model=agent.q)
 
 
+@pytest.mark.nightly
 def test_network_that_takes_over_its_own_state_is_fine(tmp_path):
     """As a check that a state can be loaded does, and a state with a few replaced entries."""
     model = network()

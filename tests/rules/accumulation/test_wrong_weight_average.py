@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 
@@ -46,7 +47,9 @@ def negative_lerp(copies, weights, _step):
         one.lerp_(weight, -0.1)
 
 
-@pytest.mark.parametrize("update", [added_gap, subtracted_gap_the_wrong_way, negative_lerp])
+@pytest.mark.parametrize(
+    "update", some_on_push([added_gap, subtracted_gap_the_wrong_way, negative_lerp], 2)
+)
 def test_an_average_that_runs_away_is_an_error(update, tmp_path):
     (found,) = said(tmp_path, update)
     assert found.severity == "error"
@@ -80,7 +83,7 @@ def swapped_data(copies, weights, _step):
 
 @pytest.mark.parametrize(
     "update",
-    [swapped(0.01), swapped(0.05), swapped_lerp, swapped_in_place, swapped_data],
+    some_on_push([swapped(0.01), swapped(0.05), swapped_lerp, swapped_in_place, swapped_data], 2),
     ids=["small", "at the limit", "lerp", "in place", "data"],
 )
 def test_swapped_factors_are_found(update, tmp_path):
@@ -121,7 +124,8 @@ def no_average(copies, weights, _step):
 
 
 @pytest.mark.parametrize(
-    "update", [right, warming_up, counting, copied, half, swapped(0.06), no_average]
+    "update",
+    some_on_push([right, warming_up, counting, copied, half, swapped(0.06), no_average], 3),
 )
 def test_other_updates_are_fine(update, tmp_path):
     assert not said(tmp_path, update)
@@ -135,6 +139,7 @@ def test_once_is_not_enough(tmp_path):
     assert not said(tmp_path, update)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("update", "findings"), [(added_gap, 1), (right, 0)])
 def test_the_weights_of_a_frozen_network_count_as_any_tensors_do(update, findings, tmp_path):
     def kept(model):

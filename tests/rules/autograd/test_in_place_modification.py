@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.raising import HEAD, check
 
 IN_PLACE = {
@@ -83,7 +84,7 @@ def compute_loss(model, batch):
 }
 
 
-@pytest.mark.parametrize("text", IN_PLACE.values(), ids=IN_PLACE)
+@pytest.mark.parametrize("text", some_on_push(IN_PLACE.values(), 3), ids=IN_PLACE)
 def test_a_write_in_place_points_to_the_write(inspect_file, text):
     finding = check(inspect_file, "GS503", text)
     assert finding.severity == "error"

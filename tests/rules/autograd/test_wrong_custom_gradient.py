@@ -210,7 +210,7 @@ CHOSEN = {
 }
 
 
-@pytest.mark.parametrize("custom", CHOSEN.values(), ids=CHOSEN)
+@pytest.mark.parametrize("custom", some_on_push(CHOSEN.values(), 3), ids=CHOSEN)
 def test_chosen_gradients_are_left_alone(custom):
     record = record_of(lambda x: custom.apply(x).reshape(x.shape))
     assert (record.outcome, record.inputs) == ("chosen", ())
@@ -265,6 +265,7 @@ class LearnedStep(Function):
         return grad, (grad * ((x / step).round() - x / step)).sum()
 
 
+@pytest.mark.nightly
 def test_a_learned_quantizer_is_chosen_as_a_whole():
     step = nn.Parameter(torch.tensor(0.05))
     assert record_of(lambda x: LearnedStep.apply(x, step)).outcome == "chosen"
@@ -538,6 +539,7 @@ IN_FLOAT32 = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("forward", "backward"), IN_FLOAT32.values(), ids=IN_FLOAT32)
 @pytest.mark.parametrize("factor", [1.0, 1.2])
 def test_functions_that_know_no_float64(forward, backward, factor):
@@ -556,13 +558,16 @@ def test_functions_that_know_no_float64(forward, backward, factor):
 
 @pytest.mark.parametrize(
     ("deviation", "severity"),
-    [
-        (0.01, None),
-        (0.010001, "warning"),
-        (0.1, "warning"),
-        (0.100001, "error"),
-        (float("nan"), None),
-    ],
+    some_on_push(
+        [
+            (0.01, None),
+            (0.010001, "warning"),
+            (0.1, "warning"),
+            (0.100001, "error"),
+            (float("nan"), None),
+        ],
+        2,
+    ),
 )
 def test_thresholds(deviation, severity):
     recording = inspected(WRONG["sign"][0]).recording

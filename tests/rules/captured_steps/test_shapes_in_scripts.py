@@ -223,6 +223,7 @@ def resumed():
         optimizer.step()
 
 
+@pytest.mark.nightly
 def test_line_that_calls_the_function_that_makes_a_newer_model(tmp_path):
     found = findings_of(resumed, tmp_path)
     lines, start = inspect.getsourcelines(resumed)

@@ -62,6 +62,7 @@ def test_a_gradient_that_explodes_is_found_without_a_step(loop, tmp_path):
     assert (found.rule, found.severity) == ("GS101", "error")
 
 
+@pytest.mark.nightly
 def test_of_different_models_at_one_line_the_sick_one_is_found(tmp_path):
     def compare_initialisations():
         for std in (0.32, 1.0):

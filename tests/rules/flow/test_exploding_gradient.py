@@ -112,6 +112,7 @@ def test_residual_branches_explode_without_normalisation_only(norm):
     assert [finding.severity for finding in found] == ([] if norm else ["error"])
 
 
+@pytest.mark.nightly
 def test_a_deep_stack_of_batch_normalisations_without_shortcuts_explodes():
     layers = [m for _ in range(40) for m in (nn.Linear(32, 32), nn.BatchNorm1d(32), nn.ReLU())]
     model = nn.Sequential(*layers, nn.Linear(32, 4))
@@ -173,6 +174,7 @@ def test_recurrent_layers_of_torch(kind, gain, explodes):
         assert found[0].severity in ("warning", "error")
 
 
+@pytest.mark.nightly
 def test_layers_that_overflow_the_forward_are_the_cause_of_a_loss_that_is_not_finite():
     model, batch = stack(30.0, depth=40)
     recording = recording_of(model, batch)

@@ -171,6 +171,7 @@ def memory_of(model, steps, folder):
     return [one for one in findings_of(loop, folder) if one.rule == "GS112"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", some_on_push([nn.LSTMCell, nn.GRUCell, nn.RNNCell], {1}))
 def test_cells_in_a_loop_forget_in_runs_too(kind, tmp_path):
     torch.manual_seed(2)
@@ -182,6 +183,7 @@ def test_cells_in_a_loop_forget_in_runs_too(kind, tmp_path):
     assert ("use an LSTM" in found.remedy) == (kind is nn.RNNCell)
 
 
+@pytest.mark.nightly
 def test_an_open_forget_gate_and_a_short_loop_remember(tmp_path):
     torch.manual_seed(2)
     assert not memory_of(Cells(nn.LSTMCell, bias=6.0), 60, tmp_path)

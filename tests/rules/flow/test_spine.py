@@ -176,3 +176,46 @@ def test_a_spine_ends_where_a_norm_is_zero_or_not_finite(value):
     growth = Spines(RuleContext(dataclasses.replace(recording, tensor_stats=stats))).first.growth
     assert len(growth.matched) == 5
     assert growth.decades == pytest.approx(4, rel=1e-5)
+
+
+class Adapted(nn.Module):
+    """A layer of attention whose input and output are fixed, beside the projections that learn."""
+
+    def __init__(self, learning, *, is_fused):
+        super().__init__()
+        self.is_fused = is_fused
+        self.query, self.key, self.value = (nn.Linear(8, 8, bias=False) for _ in range(3))
+        self.out = nn.Linear(8, 8)
+        for name in ("query", "key", "value"):
+            getattr(self, name).requires_grad_(name in learning)
+
+    def forward(self, x):
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        if self.is_fused:
+            heads = (one.unsqueeze(1) for one in (query, key, value))
+            return self.out(functional.scaled_dot_product_attention(*heads).squeeze(1))
+        weights = functional.softmax(query @ key.transpose(1, 2) / 8**0.5, dim=-1)
+        return self.out(functional.dropout(weights, 0.1) @ value)
+
+
+@pytest.mark.parametrize(
+    ("learning", "is_fused", "goes_on"),
+    [
+        (("query", "value"), False, False),  # the values are a second path
+        (("query", "value"), True, False),
+        (("query", "key", "value"), False, False),
+        (("query", "key", "value"), True, False),
+        (("value",), False, True),
+        (("value",), True, True),
+        (("query", "key"), False, True),  # without values, all goes through the weights
+    ],
+)
+def test_the_spine_does_not_turn_into_the_queries_of_adapters(learning, is_fused, goes_on):
+    torch.manual_seed(0)
+    batch = (torch.randn(2, 5, 8), torch.randn(2, 5, 8))
+    recording = recording_of(Adapted(learning, is_fused=is_fused), batch, functional.mse_loss)
+    spines = Spines(RuleContext(recording))
+    ends = [recording.nodes[chain[-1]] for chain in spines.chains(spines._case.first)]
+    attention = "ScaledDotProduct" if is_fused else "BmmBackward0"
+    average = min(one.depth for one in recording.nodes if one.operation.startswith(attention))
+    assert any(end.depth > average for end in ends) is goes_on

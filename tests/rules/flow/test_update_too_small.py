@@ -165,6 +165,7 @@ for step in range(40):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("factor", "mark"),
     some_on_push(
@@ -301,6 +302,7 @@ fit(*second, 12)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("resumed", [True, False])
 def test_a_second_phase_that_resumes_a_finished_schedule_is_an_error(resumed, tmp_path):
     script = tmp_path / "phases.py"

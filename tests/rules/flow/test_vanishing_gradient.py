@@ -167,6 +167,7 @@ def test_a_converged_loss_is_not_a_vanished_gradient():
     assert found_in(recording_of(model, batch)) == []
 
 
+@pytest.mark.nightly
 def test_weights_shared_over_time_do_not_starve_but_forget():
     torch.manual_seed(0)
     recording = recording_of(Loop(0.5, every=False), (torch.rand(16, 30, 2), CLASSES))
@@ -199,6 +200,7 @@ def test_an_encoder_behind_a_forgetful_loop_starves():
     assert "rec.weight" not in found.parameters
 
 
+@pytest.mark.nightly
 def test_attention_to_an_encoder_is_no_trend():
     torch.manual_seed(0)
     layers = {"num_encoder_layers": 3, "num_decoder_layers": 3, "dim_feedforward": 32}

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.rules.loss.constant_loss import ConstantLoss
+from tests.nightly import some_on_push
 from tests.rules.clipping.clipped_run import ClippedRun
 from tests.rules.flow.captured_evidence import found_by
 from tests.rules.watching import findings_of
@@ -80,7 +81,7 @@ def preferences(copied, steps=24, *, differentiated=False):
         optimizer.step()
 
 
-@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("copied", some_on_push([False, True], 2))
 def test_a_reference_that_is_the_model_is_found_at_the_loss(copied, tmp_path):
     found = findings_of(lambda: preferences(copied), tmp_path)
     found = [one for one in found if one.rule == "GS710"]
@@ -88,7 +89,7 @@ def test_a_reference_that_is_the_model_is_found_at_the_loss(copied, tmp_path):
     assert all("logsigmoid" in one.location.source for one in found)
 
 
-@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("copied", some_on_push([False, True], 2))
 def test_two_sides_whose_gradients_cancel_are_an_error(copied, tmp_path):
     """A second model's gradients are its own, and cancel nothing."""
     found = findings_of(lambda: preferences(copied, differentiated=True), tmp_path)

@@ -137,6 +137,7 @@ def policy(model):
     return -(chosen.log_prob(actions) * (rewards - rewards.mean())).mean()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("loss", "finds"),
     some_on_push(

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 import gradscope
+from tests.nightly import some_on_push
 
 G = torch.Generator().manual_seed(3)
 FEATURES = torch.randn(24, 6, generator=G)
@@ -30,7 +31,7 @@ FUNCTIONS = [
 NAMES = ["soft margin", "hinge", "ranking", "cosine"]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=NAMES)
+@pytest.mark.parametrize("function", some_on_push(FUNCTIONS, 2), ids=NAMES)
 def test_labels_of_zero_in_a_function_of_torch_are_an_error(function):
     (found,) = told(lambda score: function(score, LABELS))
     assert (found.severity, dict(found.evidence)["zeros"]) == ("error", int((LABELS == 0).sum()))
@@ -49,7 +50,7 @@ HINGES = [
 ]
 
 
-@pytest.mark.parametrize("hinge", HINGES, ids=["clamp", "relu", "squares"])
+@pytest.mark.parametrize("hinge", some_on_push(HINGES, 3), ids=["clamp", "relu", "squares"])
 def test_hinge_by_hand_is_a_warning(hinge):
     (found,) = told(lambda score: hinge(score, LABELS))
     assert found.severity == "warning"
@@ -58,15 +59,20 @@ def test_hinge_by_hand_is_a_warning(hinge):
 
 @pytest.mark.parametrize(
     "loss",
-    [
-        lambda score: (LABELS * score.square() + (1 - LABELS) * (1 - score).clamp(min=0)).mean(),
-        lambda score: (1 - LABELS * score).square().mean(),
-        lambda score: (LABELS * score).clamp(min=0).mean() + score.square().mean(),
-        lambda score: (LABELS * score - 1).clamp(min=0).mean() + score.square().mean(),
-        lambda score: (1 - LABELS * score).clamp(0.1, 0.9).mean(),
-        lambda score: (1 - torch.rand(24) * score).clamp(min=0).mean(),
-        lambda score: functional.binary_cross_entropy_with_logits(score, LABELS),
-    ],
+    some_on_push(
+        [
+            lambda score: (
+                LABELS * score.square() + (1 - LABELS) * (1 - score).clamp(min=0)
+            ).mean(),
+            lambda score: (1 - LABELS * score).square().mean(),
+            lambda score: (LABELS * score).clamp(min=0).mean() + score.square().mean(),
+            lambda score: (LABELS * score - 1).clamp(min=0).mean() + score.square().mean(),
+            lambda score: (1 - LABELS * score).clamp(0.1, 0.9).mean(),
+            lambda score: (1 - torch.rand(24) * score).clamp(min=0).mean(),
+            lambda score: functional.binary_cross_entropy_with_logits(score, LABELS),
+        ],
+        3,
+    ),
     ids=["contrastive", "squares", "no margin", "above 1", "clamped", "weights", "cross-entropy"],
 )
 def test_other_products_with_labels_are_fine(loss):

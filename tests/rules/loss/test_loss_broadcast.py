@@ -128,16 +128,19 @@ def logged_only(output, target):
 
 @pytest.mark.parametrize(
     "loss",
-    [
-        pairs_of_outputs,
-        pairs_by_none,
-        pairs_by_unsqueeze,
-        bins,
-        row_of_means,
-        quantiles,
-        kernel_between_samples,
-        logged_only,
-    ],
+    some_on_push(
+        [
+            pairs_of_outputs,
+            pairs_by_none,
+            pairs_by_unsqueeze,
+            bins,
+            row_of_means,
+            quantiles,
+            kernel_between_samples,
+            logged_only,
+        ],
+        3,
+    ),
 )
 def test_pairs_that_are_meant_are_not_found(findings_of, loss):
     assert found(findings_of(nn.Linear(8, 1), (X, Y), loss)) == []

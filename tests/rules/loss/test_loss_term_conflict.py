@@ -67,18 +67,21 @@ def with_pair(recording, **changes):
 
 @pytest.mark.parametrize(
     ("changes", "count"),
-    [
-        ({"cosine": -0.51}, 1),
-        ({"cosine": -0.5}, 0),
-        ({"cosine": -0.49}, 0),
-        ({"cosine": math.nan}, 0),
-        ({"first_norm": 10_001.0, "second_norm": 1.0, "cosine": 0.0}, 1),
-        ({"first_norm": 10_000.0, "second_norm": 1.0, "cosine": 0.0}, 0),
-        ({"first_norm": 1.0, "second_norm": 10_001.0, "cosine": 0.0}, 1),
-        ({"first_norm": 0.0, "second_norm": 1.0, "cosine": math.nan}, 0),
-        ({"first_norm": math.nan, "second_norm": 1.0, "cosine": math.nan}, 0),
-        ({"first_norm": math.inf, "second_norm": math.nan, "cosine": math.nan}, 0),
-    ],
+    some_on_push(
+        [
+            ({"cosine": -0.51}, 1),
+            ({"cosine": -0.5}, 0),
+            ({"cosine": -0.49}, 0),
+            ({"cosine": math.nan}, 0),
+            ({"first_norm": 10_001.0, "second_norm": 1.0, "cosine": 0.0}, 1),
+            ({"first_norm": 10_000.0, "second_norm": 1.0, "cosine": 0.0}, 0),
+            ({"first_norm": 1.0, "second_norm": 10_001.0, "cosine": 0.0}, 1),
+            ({"first_norm": 0.0, "second_norm": 1.0, "cosine": math.nan}, 0),
+            ({"first_norm": math.nan, "second_norm": 1.0, "cosine": math.nan}, 0),
+            ({"first_norm": math.inf, "second_norm": math.nan, "cosine": math.nan}, 0),
+        ],
+        3,
+    ),
 )
 def test_cosine_and_ratio_decide(changes, count):
     assert len(found(with_pair(recording_of(agreeing), **changes))) == count

@@ -260,7 +260,8 @@ def test_term_through_another_network_is_fine(tmp_path):
     assert not adversarial(tmp_path, taken=lambda fake: fake)
 
 
-@pytest.mark.parametrize("steps_both", [range(8), range(1, 8, 2)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("steps_both", some_on_push([range(8), range(1, 8, 2)], 2))
 def test_term_of_which_another_optimizer_makes_use_is_fine(tmp_path, steps_both):
     assert not adversarial(tmp_path, taken=lambda fake: fake.detach(), steps_both=steps_both)
 
@@ -343,6 +344,7 @@ def divergence(output, goal):
     )
 
 
+@pytest.mark.nightly
 def test_term_of_the_teacher_alone_is_an_error(tmp_path):
     (found,) = distilled(tmp_path, lambda output, goal: divergence(goal, goal.roll(1, 0)))
     assert found.severity == "error"
@@ -372,6 +374,7 @@ def test_terms_of_student_and_teacher_are_fine(soft_term, tmp_path):
     assert not distilled(tmp_path, soft_term)
 
 
+@pytest.mark.nightly
 def test_critic_that_the_loss_also_passes_through_is_fine(tmp_path):
     """A constant completes the value of the distance that critic and generator argue about."""
     torch.manual_seed(0)
@@ -423,7 +426,7 @@ def test_term_that_another_optimizer_uses_in_its_turn_only_by_another_line_is_to
     assert "judged=lambda fake: fake.detach()" in found.location.source
 
 
-@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("both", some_on_push([False, True], 2))
 def test_term_of_players_that_take_turns_is_fine(tmp_path, both):
     assert not in_turns(tmp_path, judged=lambda fake: fake, both=both)
 
@@ -457,12 +460,15 @@ class Flow(nn.Module):
 
 @pytest.mark.parametrize(
     ("taken", "expected"),
-    [
-        (lambda scale: scale.data, ["error"]),
-        (lambda scale: scale.detach(), ["error"]),
-        (lambda scale: scale, []),
-        (lambda scale: scale + (scale.sigmoid() - scale).detach(), []),
-    ],
+    some_on_push(
+        [
+            (lambda scale: scale.data, ["error"]),
+            (lambda scale: scale.detach(), ["error"]),
+            (lambda scale: scale, []),
+            (lambda scale: scale + (scale.sigmoid() - scale).detach(), []),
+        ],
+        2,
+    ),
     ids=["data", "detach", "whole", "straight through"],
 )
 def test_term_of_every_example_counts_too(findings_of, taken, expected):
@@ -493,6 +499,7 @@ def clipped_policy(take_ratio):
     return loss
 
 
+@pytest.mark.nightly
 def test_term_of_several_constants_is_one_finding_at_the_last_of_them(findings_of):
     loss = clipped_policy(lambda ratio: ratio.detach())
     (found,) = told(findings_of(network(4), (X, Y), loss))

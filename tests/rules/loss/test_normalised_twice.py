@@ -43,6 +43,26 @@ def test_what_a_loss_normalises_again_is_found(findings_of, last, loss, target, 
     assert severities(findings_of(network(last), (X, target), loss)) == [severity]
 
 
+class Exponential(nn.Module):
+    """The probabilities of a model that returns their logarithms."""
+
+    def forward(self, x):
+        return x.exp()
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ((nn.LogSoftmax(-1), Exponential()), ["error"]),
+        ((nn.LogSoftmax(0), Exponential()), []),  # weights of the examples
+        ((Exponential(),), []),
+    ],
+)
+def test_the_exponential_of_a_log_softmax_is_a_softmax(findings_of, layers, expected):
+    found = findings_of(network(*layers), (X, CLASSES), functional.cross_entropy)
+    assert severities(found) == expected
+
+
 def kept(x):
     return x
 

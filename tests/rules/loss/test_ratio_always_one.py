@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.distributions import Categorical, Normal
 
+from tests.nightly import some_on_push
 from tests.rules import watching
 
 EPOCHS = 4
@@ -86,14 +87,17 @@ def correct(count):
 
 @pytest.mark.parametrize(
     "chosen",
-    [
-        {"recomputed": False},
-        {"recomputed": False, "parts": 2},
-        {"recomputed": True, "epochs": 1},
-        {"recomputed": True, "epochs": 1, "parts": 2},
-        {"recomputed": True, "epochs": 1, "rewards": correct},
-        {"recomputed": False, "epochs": 1},
-    ],
+    some_on_push(
+        [
+            {"recomputed": False},
+            {"recomputed": False, "parts": 2},
+            {"recomputed": True, "epochs": 1},
+            {"recomputed": True, "epochs": 1, "parts": 2},
+            {"recomputed": True, "epochs": 1, "rewards": correct},
+            {"recomputed": False, "epochs": 1},
+        ],
+        3,
+    ),
     ids=["stored", "in parts", "once", "once in parts", "rewards of 0 and 1", "stored once"],
 )
 def test_ratios_of_other_policies_and_of_new_data_are_fine(chosen, tmp_path):
@@ -116,7 +120,9 @@ def clipped(output, old):
     return ratio, ratio.clamp(0.8, 1.2)
 
 
-@pytest.mark.parametrize(("weigh", "count"), [(detached, 0), (unclipped, 0), (clipped, 1)])
+@pytest.mark.parametrize(
+    ("weigh", "count"), some_on_push([(detached, 0), (unclipped, 0), (clipped, 1)], 2)
+)
 def test_only_ratios_with_a_clip_and_a_forward_of_their_own_are_found(weigh, count, tmp_path):
     """The same examples have the same weights in every step."""
     torch.manual_seed(0)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 ROWS, TIME, WIDTH = 12, 7, 8
@@ -60,7 +61,7 @@ SICK = {
 }
 
 
-@pytest.mark.parametrize("make", SICK.values(), ids=SICK)
+@pytest.mark.parametrize("make", some_on_push(SICK.values(), 3), ids=SICK)
 def test_a_recurrent_layer_over_the_examples_is_an_error_where_it_is_made(make, tmp_path):
     (one,) = found(make, tmp_path)
     assert one.severity == "error"
@@ -89,6 +90,6 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize(("make", "shape"), HEALTHY.values(), ids=HEALTHY)
+@pytest.mark.parametrize(("make", "shape"), some_on_push(HEALTHY.values(), 3), ids=HEALTHY)
 def test_layers_that_run_over_time_are_healthy(make, shape, tmp_path):
     assert found(make, tmp_path, shape) == []

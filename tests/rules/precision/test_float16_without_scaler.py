@@ -3,6 +3,7 @@
 import pytest
 
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.half_precision import LEVELS, found, recording_of, with_share
 
 
@@ -27,7 +28,7 @@ def test_gradients_that_arrive_are_not_found():
     assert found(recording_of(size=1.0)) == []
 
 
-@pytest.mark.parametrize(("flushed", "severity"), LEVELS)
+@pytest.mark.parametrize(("flushed", "severity"), some_on_push(LEVELS, 3))
 def test_the_share_decides(flushed, severity):
     changed = with_share(recording_of(), flushed=flushed, elements=1000)
     assert found(changed) == ([("GS604", severity)] if severity else [])

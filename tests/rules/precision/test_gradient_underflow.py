@@ -23,7 +23,7 @@ def test_a_scale_that_is_large_enough_is_not_found():
     assert found(recording_of(factor=65536.0 * 256)) == []
 
 
-@pytest.mark.parametrize(("flushed", "severity"), LEVELS)
+@pytest.mark.parametrize(("flushed", "severity"), some_on_push(LEVELS, 3))
 def test_the_share_decides(flushed, severity):
     changed = with_share(recording_of(factor=64.0), flushed=flushed, elements=1000)
     assert found(changed) == ([("GS601", severity)] if severity else [])

@@ -60,6 +60,7 @@ def test_search_that_is_all_that_was_recorded_is_right():
     assert not said(scaled([True] * 6))
 
 
+@pytest.mark.nightly
 def test_rare_skips_are_how_a_scaler_works():
     assert not said(scaled(every(2000, 4000)))
     assert not said(scaled(every(30, 90)))

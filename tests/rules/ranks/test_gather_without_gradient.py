@@ -68,5 +68,37 @@ def test_a_script_that_puts_its_own_features_back_is_healthy(jobs, tmp_path):
     clean(jobs, GATHER_HEALTHY, tmp_path)
 
 
+@pytest.mark.nightly
 def test_gathered_logits_for_a_metric_are_healthy(jobs, tmp_path):
     clean(jobs, GATHER_METRIC, tmp_path)
+
+
+BY_CALLERS = """
+model = DDP(Net())
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+def gathered(t):
+    parts = [torch.empty_like(t) for _ in range(world)]
+    dist.all_gather(parts, t)  # FAULT
+    return parts
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    one, other = model(x), model(x + 0.1)
+    ones, others = gathered(one), gathered(other)
+    ones[rank] = one
+    <others>
+    logits = torch.cat(ones) @ torch.cat(others).t()
+    loss = cross_entropy(logits, torch.arange(len(logits))) * world
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.nightly
+def test_callers_that_put_their_own_features_back_are_healthy(jobs, tmp_path):
+    clean(jobs, BY_CALLERS.replace("<others>", "others[rank] = other"), tmp_path)
+
+
+@pytest.mark.nightly
+def test_each_caller_has_to_put_its_own_features_back(jobs, tmp_path):
+    found(jobs, BY_CALLERS.replace("<others>", "pass"), tmp_path, "GS808")

@@ -71,6 +71,7 @@ def test_ranks_in_any_order_are_one_report(command, bypass):
     assert value["ranks"]["strategy"] == "DDP"
 
 
+@pytest.mark.nightly
 def test_a_folder_and_a_base_name_find_the_ranks(command, bypass):
     for given in (bypass, bypass / "job.gradscope"):
         assert len(report_of(command, given)["ranks"]["recorded"]) == 2
@@ -123,6 +124,7 @@ def test_ranks_of_different_jobs_are_an_error(command, jobs, bypass, tmp_path):
     assert "are ranks of different jobs" in err
 
 
+@pytest.mark.nightly
 def test_the_rank_that_failed_first_is_named(command, jobs, tmp_path):
     jobs.record(script(FAILING, tmp_path), tmp_path / "job")
     value = report_of(command, tmp_path / "job")
@@ -135,6 +137,7 @@ def test_the_rank_that_failed_first_is_named(command, jobs, tmp_path):
     assert "rank 1 failed first: " in text and "ended by" not in text
 
 
+@pytest.mark.nightly
 def test_a_rank_that_was_killed_is_told_as_lost(command, jobs, tmp_path):
     save = tmp_path / "job.gradscope"
     path = script(KILLED, tmp_path)

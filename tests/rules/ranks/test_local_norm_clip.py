@@ -60,6 +60,7 @@ def test_a_norm_of_fsdp1_shards_is_found(jobs, tmp_path):
     assert found(jobs, FSDP1_CLIP, tmp_path, "GS805").ranks
 
 
+@pytest.mark.nightly
 def test_the_clip_of_fsdp1_itself_is_healthy(jobs, tmp_path):
     clean(jobs, FSDP1_HEALTHY, tmp_path)
 

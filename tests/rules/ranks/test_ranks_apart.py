@@ -100,6 +100,7 @@ def test_a_checkpoint_loaded_on_one_rank_is_found(jobs, tmp_path):
     assert found(jobs, LOAD_ONE, tmp_path, "GS801").ranks
 
 
+@pytest.mark.nightly
 def test_a_reduction_by_hand_of_all_gradients_is_healthy(jobs, tmp_path):
     clean(jobs, HAND_HEALTHY, tmp_path)
 

@@ -1,5 +1,7 @@
 """Ranks that make different passes."""
 
+import pytest
+
 from tests.rules.ranks.running import clean, found
 
 LEAVE = """
@@ -35,5 +37,6 @@ with Join([model, optimizer]):
 """
 
 
+@pytest.mark.nightly
 def test_steps_of_a_rank_that_has_joined_are_healthy(jobs, tmp_path):
     clean(jobs, JOINED, tmp_path)

@@ -219,6 +219,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_tied_embedding_that_stages_train_apart_is_found(jobs, tmp_path):
     finding = found(jobs, TIED, tmp_path, "GS802")
     assert finding.severity == "warning"

@@ -183,6 +183,7 @@ def test_gradients_divided_by_the_tokens_of_all_ranks_are_found(jobs, tmp_path):
     assert "gradients are divided" in found(jobs, body, tmp_path, "GS804").message
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "body",
     some_on_push(
@@ -211,6 +212,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_mean_that_is_multiplied_by_the_ranks_is_found(jobs, tmp_path):
     finding = found(jobs, MULTIPLIED, tmp_path, "GS804")
     assert "multiplied by the number of ranks, 2" in finding.message
@@ -263,6 +265,7 @@ FLAT_BEFORE = BEFORE.replace(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("healthy", some_on_push([BEFORE, FLAT_BEFORE], 2))
 def test_gradients_that_are_divided_before_their_sum_are_healthy(jobs, tmp_path, healthy):
     clean(jobs, healthy, tmp_path)

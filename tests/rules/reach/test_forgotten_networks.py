@@ -40,6 +40,41 @@ def test_a_forgotten_decoder_is_worse_if_nothing_clears_its_gradients(clear, lev
     assert levels(loop, tmp_path) == [level]
 
 
+@pytest.mark.parametrize(
+    ("change", "clear", "level"),
+    [
+        ("none", "optimizer", "warning"),
+        ("none", "all", "note"),  # the author knows of its gradients
+        ("loaded", "optimizer", "note"),  # the head of a backbone
+        ("eval", "optimizer", "note"),
+    ],
+)
+def test_an_encoder_that_nothing_trains_or_clears_is_a_warning(change, clear, level, tmp_path):
+    def loop():
+        first, second = network(12, 24, 4), network(4, 24, 12)
+        if change == "loaded":
+            first.load_state_dict(copy.deepcopy(first).state_dict())
+        first.train(change != "eval")
+        training(first, second, second.parameters(), clear=clear)
+
+    assert levels(loop, tmp_path) == [level]
+
+
+def test_two_networks_beside_each_other_are_both_meant_to_learn(tmp_path):
+    def loop():
+        torch.manual_seed(1)
+        coarse, fine = network(12, 24, 4), network(12, 24, 4)
+        adam = torch.optim.Adam(coarse.parameters(), lr=1e-2)
+        for _ in range(14):
+            x = torch.randn(16, 12)
+            loss = sum(functional.mse_loss(one(x), x[:, :4]) for one in (coarse, fine))
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert levels(loop, tmp_path) == ["warning"]
+
+
 def test_what_was_loaded_may_stay_as_it_is(tmp_path):
     def loop():
         first, second = network(12, 24, 4), network(4, 24, 12)
@@ -72,6 +107,7 @@ def test_what_is_named_for_it_may_stay_as_it_is(tmp_path):
     assert levels(loop, tmp_path) == ["note"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("hidden", "level"), [(80, "error"), (120, "note")])
 def test_what_is_many_times_larger_may_stay_as_it_is(hidden, level, tmp_path):
     """The encoder has 412 elements, the others 1,372 and 2,052."""
@@ -106,6 +142,8 @@ def test_what_a_second_optimizer_trains_is_held(tmp_path):
         ("decoder", False),
         ("referee", False),
         ("gemara", False),
+        ("fixed_table", True),
+        ("FixedPoint.forward", False),  # the solver of an implicit layer
     ],
 )
 def test_names_that_say_that_something_is_not_to_learn(name, is_fixed):
@@ -126,6 +164,7 @@ class Tagger(nn.Module):
         return self.head(self.body(getattr(self, self.name)(tokens)))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "groups", "clear", "expected"),
     some_on_push(

@@ -1,8 +1,12 @@
 """GS209: inputs that require grad for nothing, and those whose gradient is read."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+
+from gradscope.recording.records import Site
+from gradscope.rules.reach.input_requires_grad import remedy_at
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
 
@@ -53,3 +57,18 @@ def test_input_of_a_frozen_model_is_what_is_optimised(findings_of):
         model, (differentiable(), CLASSES), functional.cross_entropy, probe_steps=0
     )
     assert "GS209" not in codes(findings)
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("fake.requires_grad_()", "remove `.requires_grad_()`"),
+        ("x = x.detach().requires_grad_(True)", "remove `.requires_grad_()`"),
+        ("x = torch.randn(4, requires_grad=True)", "remove `requires_grad=True` where"),
+        ("loss = model(x)", "remove `requires_grad=True` where"),
+    ],
+)
+def test_remedy_names_the_call_that_sets_it(source, remedy):
+    site = Site(file="train.py", line=3, function="train", source=source)
+    assert remedy_at(site).startswith(remedy)
+    assert remedy_at(None).startswith("remove `requires_grad=True` where")

@@ -131,6 +131,7 @@ def test_states_that_a_script_detaches_in_every_time_step(hand_on, positions, ex
     assert all("the state of model.cell in every" in one.message for one in found)
 
 
+@pytest.mark.nightly
 def test_a_backward_in_every_time_step_is_a_truncation(tmp_path):
     def loop():
         read_step_by_step(always, 8, backward_each_step=True)
@@ -222,6 +223,7 @@ def test_gradients_stopped_on_purpose_are_fine(findings_of, combine):
     assert not told(findings_of(Block(combine), (X, Y), squared))
 
 
+@pytest.mark.nightly
 def test_a_whole_sampler_and_a_refinement_are_fine(findings_of):
     assert not told(findings_of(Sampler(lambda one: one), (X, Y), evidence_bound))
     assert "error" not in told(findings_of(Refined(), (X, Y), squared))

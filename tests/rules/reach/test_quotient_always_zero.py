@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import gradscope
+from tests.nightly import some_on_push
 from tests.rules import watching
 
 STEPS = 50
@@ -54,12 +55,15 @@ def trained(tmp_path, level, times=lambda count: torch.randint(0, STEPS, (count,
 
 @pytest.mark.parametrize(
     "level",
-    [
-        lambda t: waves(t // STEPS),
-        lambda t: waves(t.floor_divide(STEPS)),
-        lambda t: (t // STEPS).unsqueeze(-1).to(torch.float32).expand(-1, 4),
-        floor_divided,
-    ],
+    some_on_push(
+        [
+            lambda t: waves(t // STEPS),
+            lambda t: waves(t.floor_divide(STEPS)),
+            lambda t: (t // STEPS).unsqueeze(-1).to(torch.float32).expand(-1, 4),
+            floor_divided,
+        ],
+        3,
+    ),
     ids=["waves", "by name", "converted", "rounding mode"],
 )
 def test_quotients_that_are_always_zero_are_found(level, tmp_path):
@@ -85,15 +89,18 @@ def up_to_the_divisor(count):
 
 @pytest.mark.parametrize(
     ("level", "chosen"),
-    [
-        (lambda t: waves(t / STEPS), {}),
-        (None, {}),
-        (lambda t: waves(t // STEPS), {"times": positions}),
-        (lambda t: waves(t // STEPS), {"times": small}),
-        (lambda t: waves(t // STEPS), {"times": up_to_the_divisor}),
-        (lambda t: waves(t // STEPS), {"steps": 2}),
-        (lambda t: waves(t // (STEPS // 5)), {}),
-    ],
+    some_on_push(
+        [
+            (lambda t: waves(t / STEPS), {}),
+            (None, {}),
+            (lambda t: waves(t // STEPS), {"times": positions}),
+            (lambda t: waves(t // STEPS), {"times": small}),
+            (lambda t: waves(t // STEPS), {"times": up_to_the_divisor}),
+            (lambda t: waves(t // STEPS), {"steps": 2}),
+            (lambda t: waves(t // (STEPS // 5)), {}),
+        ],
+        3,
+    ),
     ids=["true", "index", "positions", "small", "up to it", "two steps", "coarse"],
 )
 def test_other_quotients_are_fine(level, chosen, tmp_path):
@@ -121,16 +128,20 @@ def test_quotients_of_an_inspected_batch_are_a_warning():
     assert dict(found.evidence)["numbers"] == 32
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("level", "t"),
-    [
-        (lambda t: waves(t / STEPS), of_batch(32)),
-        (lambda t: waves(t // STEPS), of_batch(15)),
-        (lambda t: waves(t // STEPS), of_batch(32, STEPS // 4)),
-        (lambda t: waves(t // STEPS), torch.arange(32)),
-        (lambda t: waves(t // 5), of_batch(32)),
-        (None, of_batch(32)),
-    ],
+    some_on_push(
+        [
+            (lambda t: waves(t / STEPS), of_batch(32)),
+            (lambda t: waves(t // STEPS), of_batch(15)),
+            (lambda t: waves(t // STEPS), of_batch(32, STEPS // 4)),
+            (lambda t: waves(t // STEPS), torch.arange(32)),
+            (lambda t: waves(t // 5), of_batch(32)),
+            (None, of_batch(32)),
+        ],
+        3,
+    ),
     ids=["true", "few", "small", "positions", "coarse", "index"],
 )
 def test_other_quotients_of_a_batch_are_fine(level, t):

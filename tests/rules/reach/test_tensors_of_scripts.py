@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of_script
 
 SCRIPT = """
@@ -40,12 +41,15 @@ def found(tmp_path, made=ZEROS, *, held="body.parameters()", anew="", loss=WEIGH
 
 @pytest.mark.parametrize(
     "made",
-    [
-        ZEROS,
-        "weights = nn.Parameter(torch.ones(2))",
-        "weights = torch.full((2,), 0.5).requires_grad_()",
-        "weights = torch.tensor([0.0, 0.1], requires_grad=True)",
-    ],
+    some_on_push(
+        [
+            ZEROS,
+            "weights = nn.Parameter(torch.ones(2))",
+            "weights = torch.full((2,), 0.5).requires_grad_()",
+            "weights = torch.tensor([0.0, 0.1], requires_grad=True)",
+        ],
+        3,
+    ),
 )
 def test_learned_weights_of_a_loss_that_no_optimizer_holds_are_an_error(made, tmp_path):
     (finding,) = found(tmp_path, made)
@@ -83,7 +87,9 @@ for _ in range(6):
 
 @pytest.mark.parametrize(
     ("held", "count"),
-    [("self.body.parameters()", 1), ("[*self.body.parameters(), self.log_variances]", 0)],
+    some_on_push(
+        [("self.body.parameters()", 1), ("[*self.body.parameters(), self.log_variances]", 0)], 2
+    ),
 )
 def test_attributes_of_a_trainer_are_judged_likewise(held, count, tmp_path):
     script = tmp_path / "script.py"
@@ -95,15 +101,18 @@ def test_attributes_of_a_trainer_are_judged_likewise(held, count, tmp_path):
 
 @pytest.mark.parametrize(
     "chosen",
-    [
-        {"held": "[*body.parameters(), weights]"},
-        {"after": "weights.data.sub_(0.01)"},
-        {"after": "with torch.no_grad(): weights.sub_(0.01)"},
-        {"after": "for p in (weights,): p.data -= 0.01 * p.grad"},
-        {"after": "with torch.no_grad(): torch._foreach_mul_([weights], 0.9)"},
-        {"after": "print(weights.grad)"},
-        {"made": "weights = torch.zeros(2)"},
-    ],
+    some_on_push(
+        [
+            {"held": "[*body.parameters(), weights]"},
+            {"after": "weights.data.sub_(0.01)"},
+            {"after": "with torch.no_grad(): weights.sub_(0.01)"},
+            {"after": "for p in (weights,): p.data -= 0.01 * p.grad"},
+            {"after": "with torch.no_grad(): torch._foreach_mul_([weights], 0.9)"},
+            {"after": "print(weights.grad)"},
+            {"made": "weights = torch.zeros(2)"},
+        ],
+        2,
+    ),
     ids=["held", "moved", "moved in place", "moved by hand", "in a list", "read", "constant"],
 )
 def test_weights_that_something_moves_are_no_error(chosen, tmp_path):
@@ -112,15 +121,18 @@ def test_weights_that_something_moves_are_no_error(chosen, tmp_path):
 
 @pytest.mark.parametrize(
     "chosen",
-    [
-        {"made": "", "anew": ZEROS},
-        {"made": "weights = torch.randn(2, requires_grad=True)"},
-        {
-            "made": "weights = torch.ones(16, 6, requires_grad=True)",
-            "anew": "features = weights",
-            "loss": "first + second",
-        },
-    ],
+    some_on_push(
+        [
+            {"made": "", "anew": ZEROS},
+            {"made": "weights = torch.randn(2, requires_grad=True)"},
+            {
+                "made": "weights = torch.ones(16, 6, requires_grad=True)",
+                "anew": "features = weights",
+                "loss": "first + second",
+            },
+        ],
+        2,
+    ),
     ids=["made anew", "random", "an input"],
 )
 def test_tensors_that_may_be_data_are_notes_at_most(chosen, tmp_path):

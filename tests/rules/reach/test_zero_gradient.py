@@ -93,6 +93,7 @@ class Stack(nn.Module):
         return self.head(x)
 
 
+@pytest.mark.nightly
 def test_zeros_that_rounding_makes_of_a_vanished_gradient_are_its_consequence(findings_of):
     torch.manual_seed(0)
     (found,) = findings_of(Stack(80, torch.sigmoid), (X, CLASSES), functional.cross_entropy)

@@ -112,12 +112,8 @@ class StepPatterns:
         here = self.position
         if here is None or threading.get_ident() != self._thread:
             return None
-        # Most calls are the script's own: keys contain no code that is passed over.
-        key = (kind, id(frame.f_code), frame.f_lasti, detail)
+        key = self._key_at(kind, detail, frame)
         following = here.next.get(key)
-        if following is None:
-            key = self._key_at(kind, detail, frame)
-            following = here.next.get(key)
         self._is_again = kind == "grad" and follows_grad(here, key)
         if self._is_again:
             following = here

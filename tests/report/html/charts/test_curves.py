@@ -54,6 +54,7 @@ def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
     }
 
 
+@pytest.mark.nightly
 @given(st.lists(NUMBERS, min_size=1, max_size=8))
 def test_plotly_takes_every_figure(losses):
     norms = [(loss, None) for loss in losses]

@@ -53,6 +53,7 @@ def test_a_finding_has_a_flag_over_its_layers(stack):
     assert figure["layout"]["yaxis3"]["ticktext"] == ["findings"]
 
 
+@pytest.mark.nightly
 def test_residual_branches_do_not_bend_the_line():
     report = report_of_file(SAMPLES / "healthy_gpt.py")
     chart = depth(report)

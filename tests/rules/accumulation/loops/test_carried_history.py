@@ -92,6 +92,7 @@ def test_it_is_told_once(tmp_path):
     assert [one.rule for one in found.consequences] == ["GS502"]
 
 
+@pytest.mark.nightly
 def test_a_fake_batch_that_two_optimizers_use_carries_nothing(tmp_path):
     """The generator's backward goes through what was made before the critic's step."""
 
@@ -150,7 +151,7 @@ def a_horizon_of_four_steps():
             hidden = hidden.detach()
 
 
-@pytest.mark.parametrize("loop", [detached_state, a_horizon_of_four_steps])
+@pytest.mark.parametrize("loop", some_on_push([detached_state, a_horizon_of_four_steps], 2))
 def test_what_lets_go_is_fine(loop, tmp_path):
     assert not told(loop, tmp_path)
 

@@ -182,5 +182,6 @@ def test_a_wrong_loop_is_told_at_its_line(loop, tmp_path):
     assert told(loop, tmp_path) == expected(loop)
 
 
+@pytest.mark.nightly
 def test_a_loop_in_a_class_is_told_at_its_line(tmp_path):
     assert told(lambda: Trainer().fit(), tmp_path) == expected(Trainer)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from tests.nightly import some_on_push
 from tests.rules import watching
 
 EPOCHS = 10
@@ -70,13 +71,16 @@ def attribute(schedule, _, score):
 
 @pytest.mark.parametrize(
     ("step", "mode"),
-    [
-        (named_loss, "max"),
-        (keyed_loss, "max"),
-        (loss_of_a_function, "max"),
-        (named_score, "min"),
-        (attribute, "min"),
-    ],
+    some_on_push(
+        [
+            (named_loss, "max"),
+            (keyed_loss, "max"),
+            (loss_of_a_function, "max"),
+            (named_score, "min"),
+            (attribute, "min"),
+        ],
+        3,
+    ),
 )
 def test_progress_that_counts_as_a_plateau_is_found(step, mode, tmp_path):
     (found,) = trained(tmp_path, step, mode=mode)
@@ -116,19 +120,22 @@ def of_both(schedule, mean, score):
 
 @pytest.mark.parametrize(
     ("step", "chosen"),
-    [
-        (named_loss, {"mode": "min"}),
-        (named_score, {"mode": "max"}),
-        (named_loss, {"mode": "max", "epochs": 2}),
-        (named_loss, {"mode": "max", "patience": 50}),
-        (named_loss, {"mode": "max", "rate": 0.0}),
-        (negated, {"mode": "max"}),
-        (negated_before, {"mode": "max"}),
-        (error_of_score, {"mode": "min"}),
-        (loss_that_grows, {"mode": "max"}),
-        (unnamed, {"mode": "max"}),
-        (of_both, {"mode": "max"}),
-    ],
+    some_on_push(
+        [
+            (named_loss, {"mode": "min"}),
+            (named_score, {"mode": "max"}),
+            (named_loss, {"mode": "max", "epochs": 2}),
+            (named_loss, {"mode": "max", "patience": 50}),
+            (named_loss, {"mode": "max", "rate": 0.0}),
+            (negated, {"mode": "max"}),
+            (negated_before, {"mode": "max"}),
+            (error_of_score, {"mode": "min"}),
+            (loss_that_grows, {"mode": "max"}),
+            (unnamed, {"mode": "max"}),
+            (of_both, {"mode": "max"}),
+        ],
+        3,
+    ),
 )
 def test_other_metrics_are_fine(step, chosen, tmp_path):
     assert not trained(tmp_path, step, **chosen)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ExponentialLR
 
+from tests.nightly import some_on_push
 from tests.rules import watching
 
 
@@ -78,14 +79,17 @@ def test_a_schedule_of_the_optimizer_before_is_found(tmp_path, late):
 
 @pytest.mark.parametrize(
     ("second", "loop"),
-    [
-        (adam, {"late": 2}),
-        (adam, {"late": 4, "after": own_schedule}),
-        (adam, {"late": 4, "other_model": True}),
-        (adam, {"late": 4, "after": by_hand}),
-        (lambda sgd, _: sgd, {"late": 4}),
-        (lambda sgd, _: Wrapped(sgd), {"late": 4}),
-    ],
+    some_on_push(
+        [
+            (adam, {"late": 2}),
+            (adam, {"late": 4, "after": own_schedule}),
+            (adam, {"late": 4, "other_model": True}),
+            (adam, {"late": 4, "after": by_hand}),
+            (lambda sgd, _: sgd, {"late": 4}),
+            (lambda sgd, _: Wrapped(sgd), {"late": 4}),
+        ],
+        3,
+    ),
     ids=["two late steps", "own schedule", "other weights", "by hand", "one optimizer", "wrapper"],
 )
 def test_other_schedules_are_fine(tmp_path, second, loop):

@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import (
 )
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.nightly import some_on_push
 from tests.rules import watching
 
 BATCHES = 5
@@ -41,12 +42,15 @@ def trained(tmp_path, schedule, *, epochs=4, each_batch=True):
 
 @pytest.mark.parametrize(
     ("schedule", "epochs", "severity"),
-    [
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=4), 4, "warning"),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=3), 3, "warning"),
-        # Steps with a rate of 0 are an error, which this explains.
-        (lambda sgd: PolynomialLR(sgd, total_iters=4), 4, "error"),
-    ],
+    some_on_push(
+        [
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=4), 4, "warning"),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=3), 3, "warning"),
+            # Steps with a rate of 0 are an error, which this explains.
+            (lambda sgd: PolynomialLR(sgd, total_iters=4), 4, "error"),
+        ],
+        3,
+    ),
     ids=["cosine", "three epochs", "polynomial"],
 )
 def test_a_schedule_of_epochs_in_each_batch_is_found(tmp_path, schedule, epochs, severity):
@@ -61,14 +65,17 @@ def test_a_schedule_of_epochs_in_each_batch_is_found(tmp_path, schedule, epochs,
 
 @pytest.mark.parametrize(
     ("schedule", "loop"),
-    [
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=4), {"each_batch": False}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=4 * BATCHES), {}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=5), {}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=2), {"epochs": 2}),
-        (lambda sgd: CosineAnnealingWarmRestarts(sgd, T_0=4), {}),
-        (lambda sgd: LinearLR(sgd, total_iters=4), {}),
-    ],
+    some_on_push(
+        [
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=4), {"each_batch": False}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=4 * BATCHES), {}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=5), {}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=2), {"epochs": 2}),
+            (lambda sgd: CosineAnnealingWarmRestarts(sgd, T_0=4), {}),
+            (lambda sgd: LinearLR(sgd, total_iters=4), {}),
+        ],
+        3,
+    ),
     ids=["of epochs", "of batches", "one off", "two epochs", "restarts", "warm-up"],
 )
 def test_other_schedules_are_fine(tmp_path, schedule, loop):
@@ -108,13 +115,16 @@ def test_a_schedule_of_optimizer_steps_in_each_micro_batch_is_found(tmp_path, mi
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
 @pytest.mark.parametrize(
     "loop",
-    [
-        {"planned": 12, "each_batch": False},
-        {"planned": 48},
-        {"planned": 13},
-        {"planned": 6, "steps": 6},
-        {"planned": 12, "micro_batches": 1},
-    ],
+    some_on_push(
+        [
+            {"planned": 12, "each_batch": False},
+            {"planned": 48},
+            {"planned": 13},
+            {"planned": 6, "steps": 6},
+            {"planned": 12, "micro_batches": 1},
+        ],
+        2,
+    ),
     ids=["of steps", "of micro-batches", "one off", "few steps", "no accumulation"],
 )
 def test_other_schedules_under_accumulation_are_fine(tmp_path, loop):

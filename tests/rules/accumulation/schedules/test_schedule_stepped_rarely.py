@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, OneCycleLR, StepLR
 
+from tests.nightly import some_on_push
 from tests.rules import watching
 
 EPOCHS, BATCHES = 4, 6
@@ -31,12 +32,15 @@ def trained(tmp_path, schedule, *, every=BATCHES, epochs=EPOCHS):
 
 @pytest.mark.parametrize(
     "schedule",
-    [
-        lambda sgd: OneCycleLR(sgd, max_lr=0.1, total_steps=EPOCHS * BATCHES),
-        lambda sgd: OneCycleLR(sgd, max_lr=0.1, epochs=EPOCHS, steps_per_epoch=BATCHES),
-        lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS * BATCHES),
-        lambda sgd: LinearLR(sgd, total_iters=EPOCHS * BATCHES),
-    ],
+    some_on_push(
+        [
+            lambda sgd: OneCycleLR(sgd, max_lr=0.1, total_steps=EPOCHS * BATCHES),
+            lambda sgd: OneCycleLR(sgd, max_lr=0.1, epochs=EPOCHS, steps_per_epoch=BATCHES),
+            lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS * BATCHES),
+            lambda sgd: LinearLR(sgd, total_iters=EPOCHS * BATCHES),
+        ],
+        2,
+    ),
     ids=["cycle", "cycle by epochs", "cosine", "linear"],
 )
 def test_a_schedule_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path, schedule):
@@ -50,14 +54,17 @@ def test_a_schedule_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path, 
 
 @pytest.mark.parametrize(
     ("schedule", "loop"),
-    [
-        (lambda sgd: OneCycleLR(sgd, max_lr=0.1, total_steps=EPOCHS * BATCHES), {"every": 1}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS), {}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=2 * EPOCHS * BATCHES), {}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS * BATCHES), {"every": 3}),
-        (lambda sgd: CosineAnnealingLR(sgd, T_max=3 * BATCHES), {"epochs": 3}),
-        (lambda sgd: StepLR(sgd, step_size=EPOCHS * BATCHES), {}),
-    ],
+    some_on_push(
+        [
+            (lambda sgd: OneCycleLR(sgd, max_lr=0.1, total_steps=EPOCHS * BATCHES), {"every": 1}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS), {}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=2 * EPOCHS * BATCHES), {}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=EPOCHS * BATCHES), {"every": 3}),
+            (lambda sgd: CosineAnnealingLR(sgd, T_max=3 * BATCHES), {"epochs": 3}),
+            (lambda sgd: StepLR(sgd, step_size=EPOCHS * BATCHES), {}),
+        ],
+        3,
+    ),
     ids=["every batch", "of epochs", "cut short", "a third", "too few", "no length"],
 )
 def test_other_schedules_are_fine(tmp_path, schedule, loop):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 
@@ -80,12 +81,15 @@ def shrink(model):
 
 @pytest.mark.parametrize(
     ("kind", "after", "levels"),
-    [
-        (ReadsScale, None, ["error"]),
-        (ReadsScale, shrink, ["note"]),
-        (LogsScale, None, []),
-        (Scaled, None, []),
-    ],
+    some_on_push(
+        [
+            (ReadsScale, None, ["error"]),
+            (ReadsScale, shrink, ["note"]),
+            (LogsScale, None, []),
+            (Scaled, None, []),
+        ],
+        2,
+    ),
 )
 def test_a_parameter_that_is_only_read_as_a_number(kind, after, levels, tmp_path):
     def loop():

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
 
@@ -94,6 +95,7 @@ def step_by_hand(criterion):
         criterion.centers.grad = None
 
 
+@pytest.mark.nightly
 def test_centres_that_the_script_steps_by_hand_learn(tmp_path):
     def loop():
         torch.manual_seed(0)
@@ -118,12 +120,13 @@ def reconstruction(networks, x, y):
     return functional.mse_loss(networks[1](networks[0](x)), x)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("first", "second", "levels"),
-    [(0, 0, ["error"]), (1, 1, ["error"]), (0, 1, []), (1, None, ["note"])],
+    some_on_push([(0, 0, ["error"]), (1, 1, ["error"]), (0, 1, []), (1, None, ["warning"])], 2),
 )
 def test_two_optimizers_of_one_network_were_meant_for_two(first, second, levels, tmp_path):
-    """A network of data in no optimizer is a note: it may be a backbone that is probed."""
+    """A network of data in no optimizer is a warning: it may be a backbone that is probed."""
 
     def loop():
         torch.manual_seed(0)
