@@ -136,7 +136,7 @@ class GrowingGraph(Rule):
                 is_reset=not always,
             )
             yield self._growth(context, growth, cause, step=passes[positions[0]].step)
-        elif always and all(passes[position].outdated for position in always[1:]):
+        elif always and all(passes[position].outdated for position in positions[1:]):
             yield self._outdated(context, cause)
 
     def _outdated(self, context: RuleContext, cause: "_Cause") -> Finding:
