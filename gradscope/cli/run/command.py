@@ -336,9 +336,6 @@ def run(
     if is_off():
         raise RunPlanned(PlainRun(program=program, is_checked=checking.check))
     watch.check()
-    if nproc is not None:
-        words = arguments_of_rank(sys.argv[1:], (script, *(args or ())))
-        raise RunPlanned(PlannedRanks(ranks=nproc, words=words))
     configuration = read_configuration(options.ConfigurationFile.of(rules))
     rank = _rank()
     # No output may overwrite the script.
@@ -353,25 +350,27 @@ def run(
     )
     file = "-" if wanted.file == _STDERR else wanted.file
     written = check_destinations(file, output.save, force=output.force, inputs=inputs)
-    raise RunPlanned(
-        PlannedRun(
-            program=program,
-            command=typed_command(),
-            watch=_configured(watch, configuration.values),
-            location=recording_location(program, output.save, rank=rank, force=output.force),
-            settings=settings_of(rules, configuration.settings),
-            policy=checking.policy(configuration.policy),
-            fails_fast=checking.fail_fast,
-            output=wanted,
-            report=written.report,
-            on_stdout=wanted.file == "-",
-            rank=rank,
-            is_live=output.live,
-            is_viewed=output.view,
-            is_quiet=output.quiet,
-            color=output.color,
-        )
+    planned = PlannedRun(
+        program=program,
+        command=typed_command(),
+        watch=_configured(watch, configuration.values),
+        location=recording_location(program, output.save, rank=rank, force=output.force),
+        settings=settings_of(rules, configuration.settings),
+        policy=checking.policy(configuration.policy),
+        fails_fast=checking.fail_fast,
+        output=wanted,
+        report=written.report,
+        on_stdout=wanted.file == "-",
+        rank=rank,
+        is_live=output.live,
+        is_viewed=output.view,
+        is_quiet=output.quiet,
+        color=output.color,
     )
+    if nproc is not None:
+        words = arguments_of_rank(sys.argv[1:], (script, *(args or ())))
+        raise RunPlanned(PlannedRanks(run=planned, ranks=nproc, words=words))
+    raise RunPlanned(planned)
 
 
 def _configured(watch: WatchOptions, values: Mapping[str, "Value"]) -> WatchOptions:

@@ -60,7 +60,7 @@ def job_to_report(recording: Recording, path: Path) -> Loaded | None:
     job = _ranks_so_far(recording, path)
     finished = sum(one.finished for one in job.recordings)
     is_last = finished >= _expected(identity)
-    if (is_last or _fails_by_itself(recording)) and _claim(identity):
+    if (is_last or _fails_by_itself(recording)) and _claim(identity, os.getppid()):
         return job
     return None
 
@@ -104,9 +104,14 @@ def _fails_by_itself(recording: Recording) -> bool:
     return not is_communication(ending.exception, ending.message)
 
 
-def _claim(identity: RankIdentity) -> bool:
-    """Return whether no other rank of this host has claimed the report."""
-    key = f"{os.getppid()} {identity.job} {identity.world_size}"
+def _claim(identity: RankIdentity, launcher: int) -> bool:
+    """Return whether no other process of this host has claimed the report.
+
+    Args:
+        identity: The rank.
+        launcher: Number of the process that started it.
+    """
+    key = f"{launcher} {identity.job} {identity.world_size}"
     name = f"gradscope-{hashlib.sha256(key.encode()).hexdigest()[:16]}.reported"
     lock = Path(tempfile.gettempdir(), name)
     with suppress(OSError):
@@ -189,6 +194,25 @@ def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool
     """
     job = grouped(paths, [load_recording(path) for path in paths])[0]
     return _judged_job(planned, job, has_failed=has_failed)
+
+
+def judged_ended_ranks(planned: PlannedRun, path: Path) -> None:
+    """Report on the ranks that this process has launched, unless one of them did.
+
+    Args:
+        planned: The run.
+        path: The recording after which those of the ranks are named.
+
+    Raises:
+        GradscopeError: A recording cannot be read, or the report cannot be written.
+    """
+    paths = sorted(rank_files(path), key=lambda one: one.stat().st_mtime)
+    if not paths:
+        return
+    recording = load_recording(paths[-1])
+    identity = identity_of(recording)
+    if identity is not None and _claim(identity, os.getpid()):
+        _judged_job(planned, _ranks_so_far(recording, paths[-1]), has_failed=True)
 
 
 def _judged_job(

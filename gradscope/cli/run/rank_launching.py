@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from gradscope.cli.errors import show_error
 from gradscope.cli.run.planned import Planned
@@ -16,11 +17,16 @@ from gradscope.launch.program import CannotRunError, Program
 from gradscope.launch.session import run_watched
 from gradscope.launch.started_ranks import own_rank, taken_plan
 
+if TYPE_CHECKING:
+    from gradscope.cli.run.command import PlannedRun
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRanks(Planned):
     """A program to run on several ranks."""
 
+    run: "PlannedRun"
+    """What each rank does."""
     ranks: int
     words: tuple[str, ...]
     """Command line of each rank, from `run` on."""
@@ -55,14 +61,26 @@ def launch_ranks(planned: PlannedRanks) -> NoReturn:
         sys.exit(ExitCode.CANNOT_JUDGE)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the launcher does, which also tells it
     arguments = ["--standalone", "--nproc-per-node", str(planned.ranks)]
+    recording = planned.run.location.choose()
     try:
         run(parse_args([*arguments, "-m", "gradscope", *planned.words]))
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
+        _report_on_ended(planned.run, recording)
         sys.exit(failure.exitcode if failure.exitcode > 0 else 1)
     except (KeyboardInterrupt, SignalException):
         sys.exit(ExitCode.INTERRUPTED)
     sys.exit(ExitCode.OK)
+
+
+def _report_on_ended(planned: "PlannedRun", recording: Path) -> None:
+    """Report on ranks that were all ended, as the launcher does once one was killed."""
+    from gradscope.cli.run.judging import judged_ended_ranks
+
+    try:
+        judged_ended_ranks(planned, recording)
+    except GradscopeError as error:
+        show_error(error)
 
 
 def main() -> NoReturn:

@@ -180,19 +180,32 @@ def test_a_rank_that_waits_in_a_collective_is_told_with_its_line(command, jobs, 
     assert rows[1]["ended"].endswith("last event: step")
 
 
-@pytest.mark.nightly
-def test_the_launcher_reports_once_and_fails_by_all_ranks(tmp_path):
-    path = script(BYPASS, tmp_path)
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "gradscope", "run", "--nproc", "2", "--check", path],
-        cwd=tmp_path,
+def launched(path, *options):
+    return subprocess.run(
+        [sys.executable, "-m", "gradscope", "run", "--nproc", "2", *options, path],
+        cwd=path.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
+
+
+@pytest.mark.nightly
+def test_the_launcher_reports_if_a_rank_is_killed_and_it_ends_the_others(tmp_path):
+    done = launched(script(KILLED, tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.count("rank 1 failed first") == 2  # in the header and in the last line
+    assert "killed or is still running" in done.stderr
+    assert len(list(tmp_path.glob("*.gradscope"))) == 2
+
+
+@pytest.mark.nightly
+def test_the_launcher_reports_once_and_fails_by_all_ranks(tmp_path):
+    path = script(BYPASS, tmp_path)
+    began = time.monotonic()
+    done = launched(path, "--check")
     assert time.monotonic() - began < 240
     assert done.returncode == 1
     assert done.stderr.count("error[GS802]") == 1

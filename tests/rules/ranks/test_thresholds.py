@@ -13,6 +13,7 @@ from gradscope.rules.settings import Settings
 from tests.nightly import some_on_push
 from tests.rules.ranks.running import script
 from tests.rules.ranks.test_local_norm_clip import FSDP1_CLIP, OWN_CLIP
+from tests.rules.ranks.test_same_data_on_ranks import SHIFTED
 from tests.rules.ranks.test_statistics_per_rank import SMALL_BN
 
 SAMPLES = Path(__file__).parents[3] / "sample_models"
@@ -27,6 +28,7 @@ LIMITS = [
     ("local-norm-clip", "tolerance", FSDP1_CLIP, "difference", (True, False, False)),
     ("local-norm-clip", "factors", OWN_FACTOR, "difference", (True, False, False)),
     ("same-data-on-ranks", "passes", "same_data_on_ranks", "passes_compared", (True, True, False)),
+    ("same-data-on-ranks", "rows", SHIFTED.replace("<stride>", "1"), 15 / 16, (True, True, False)),
     ("statistics-per-rank", "rows", SMALL_BN, "rows_per_rank", (False, False, True)),
     ("wrong-rank-average", "share", "wrong_rank_average", 1.0, (True, True, False)),
     ("ranks-apart", "tolerance", "ranks_apart", math.inf, (True, True, True)),
