@@ -14,6 +14,7 @@ from gradscope.recording.events import (
     ClipNormEvent,
     ClipValueEvent,
     Event,
+    Observation,
     ScalerStepEvent,
     StepEvent,
     ZeroEvent,
@@ -200,8 +201,10 @@ class Spelling:
         return _Drawn(position=position, window=window, folds=folds, norms=tuple(norms))
 
     def word(self, event: Event, window: LoopWindow) -> str:
-        """Return an event's name; empty if its neighbours say the same."""
+        """Return an event's name; empty if its neighbours say the same, or the loop did nothing."""
         match event:
+            case Observation():
+                return ""
             case ClipEvent():
                 return self._clip(event)
             case ScalerStepEvent():

@@ -7,7 +7,6 @@ kind of event, where it is read and where it is written.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import (
     Any,
-    ClassVar,
     Final,
     ParamSpec,
     TypeVar,
@@ -22,14 +21,21 @@ Names = ParamSpec("Names")
 """The numbers that a kind of event declares, as keyword arguments."""
 
 
+EVENT_CLASSES: dict[str, "type[Event]"] = {}
+"""Every class of events, by the kind of the records that it reads."""
+
+
 # Declares to mypy that the numbers of a kind are the keyword arguments of its class, for `named`.
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Event:
     """An event of a run. Kinds that this version does not know have no class of their own."""
 
     __slots__ = ("kind", "numbers", "optimizer", "position", "seconds", "site", "step", "subject")
-    kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of records that a class reads."""
+
+    def __init_subclass__(cls, kind: str | None = None) -> None:
+        """Let the class read the records of a kind."""
+        if kind is not None:
+            EVENT_CLASSES[kind] = cls
 
     def __init__(self, record: EventRecord, position: int) -> None:
         self.position: Final = position
@@ -44,6 +50,12 @@ class Event:
         self.subject: Final = record.subject
         self.numbers: Final[Mapping[str, float]] = dict(record.numbers)
         """All recorded numbers by name, for writers that list them."""
+
+
+class Observation(Event):
+    """Something that captured steps have shown: no call of the training loop."""
+
+    __slots__ = ()
 
 
 class BackwardStart(Event):
@@ -67,21 +79,19 @@ class BackwardStart(Event):
     tokens: Number = Number("elements that the loss was averaged over")
 
 
-class AverageEvent(Event):
+class AverageEvent(Observation, kind="average"):
     """A line that averages tensors with the weights by the same factors."""
 
     __slots__ = ()
-    kinds = ("average",)
     lost: Flag = Flag("whether the average is computed and stored nowhere")
     own: Number = Number("number that it multiplies the average with before it adds the rest")
     tensors: Count = Count("tensors that it averages")
 
 
-class BackwardEvent(BackwardStart):
+class BackwardEvent(BackwardStart, kind="backward"):
     """A backward pass."""
 
     __slots__ = ()
-    kinds = ("backward",)
     added: Count = Count("parameters whose gradient was added to one that waited for a step")
     forward: Flag = Flag("whether there was a forward, of an unknown batch, before it")
     reached: Count = Count("parameters that got a gradient")
@@ -98,30 +108,27 @@ class BackwardEvent(BackwardStart):
         return self.numbers.get("reached", 1.0) > 0
 
 
-class BackwardErrorEvent(BackwardStart):
+class BackwardErrorEvent(BackwardStart, kind="backward-error"):
     """A backward that raised an exception."""
 
     __slots__ = ()
-    kinds = ("backward-error",)
     freed: Flag = Flag("whether the graph had been freed")
     in_place: Flag = Flag("whether a saved tensor had been modified in place")
 
 
-class CarriedEvent(Event):
+class CarriedEvent(Event, kind="carried"):
     """Gradient history that is carried from step to step."""
 
     __slots__ = ()
-    kinds = ("carried",)
     collected: Flag = Flag("whether tensors are collected in a container")
     repeated: Flag = Flag("whether it happens in every step")
     sum: Flag = Flag("whether a sum is carried on")
 
 
-class KeptEvent(Event):
+class KeptEvent(Event, kind="kept"):
     """Gradient history that a variable keeps, of which no backward makes use."""
 
     __slots__ = ()
-    kinds = ("kept",)
     collected: Flag = Flag("whether tensors are collected in a container")
     nodes: Count = Count("operations of earlier steps that are kept")
     nodes_before: Count = Count("the same when they were counted for the first time")
@@ -149,11 +156,10 @@ class ClipEvent(Event):
         return None
 
 
-class ClipNormEvent(ClipEvent):
+class ClipNormEvent(ClipEvent, kind="clip-norm"):
     """A clip by the norm of all gradients."""
 
     __slots__ = ()
-    kinds = ("clip-norm",)
     max_norm: Number = Number("largest norm allowed")
     norm_type: Number = Number("order of the norm, 2 where it is not recorded")
 
@@ -163,11 +169,10 @@ class ClipNormEvent(ClipEvent):
         return self.max_norm
 
 
-class ClipValueEvent(ClipEvent):
+class ClipValueEvent(ClipEvent, kind="clip-value"):
     """A clip of single elements."""
 
     __slots__ = ()
-    kinds = ("clip-value",)
     clip_value: Number = Number("largest magnitude of an element allowed")
     cosine: Number = Number("cosine between all gradients before and after the clip")
     norm_after: Number = Number("norm of all gradients after the clip")
@@ -178,74 +183,66 @@ class ClipValueEvent(ClipEvent):
         return self.clip_value
 
 
-class DroppedUpdateEvent(Event):
+class DroppedUpdateEvent(Event, kind="dropped-update"):
     """A script without any step has a line that computes new weights and does not store them."""
 
     __slots__ = ()
-    kinds = ("dropped-update",)
     parameters: Count = Count("parameters with a gradient that no step has used")
 
 
-class EpochEvent(Event):
+class EpochEvent(Event, kind="epoch"):
     """The start of an iteration over a data loader."""
 
     __slots__ = ()
-    kinds = ("epoch",)
     batches: Number = Number("batches of the loader")
 
 
-class GradEvent(Event):
+class GradEvent(Event, kind="grad"):
     """A call of `autograd.grad`."""
 
     __slots__ = ()
-    kinds = ("grad",)
     create: Flag = Flag("whether it builds a graph of itself (`create_graph`)")
     inputs: Count = Count("tensors that gradients were asked for")
 
 
-class GradientHooksEvent(Event):
+class GradientHooksEvent(Event, kind="gradient-hooks"):
     """A script has registered the same hook on parameters again and again."""
 
     __slots__ = ()
-    kinds = ("gradient-hooks",)
     before: Count = Count("hooks of a parameter at the first count")
     hooks: Count = Count("hooks of a parameter at the last count")
     parameters: Count = Count("parameters that have as many")
     times: Count = Count("counts that found more than the one before")
 
 
-class GradErrorEvent(Event):
+class GradErrorEvent(Event, kind="grad-error"):
     """A call of `autograd.grad` that raised an exception."""
 
     __slots__ = ()
-    kinds = ("grad-error",)
     freed: Flag = Flag("whether the graph had been freed")
     in_place: Flag = Flag("whether a saved tensor had been modified in place")
 
 
-class KeptGradientsEvent(Event):
+class KeptGradientsEvent(Observation, kind="kept-gradients"):
     """A script uses collections of gradients, and a backward has written to what they hold."""
 
     __slots__ = ()
-    kinds = ("kept-gradients",)
     collections: Count = Count("collections that hold the same gradients")
 
 
-class ModeEvent(Event):
+class ModeEvent(Event, kind="mode"):
     """A change between train and eval mode."""
 
     __slots__ = ()
-    kinds = ("mode",)
     batchnorm: Count = Count("batch-norm layers in eval mode")
     dropout: Count = Count("dropout layers in eval mode")
     eval: Flag = Flag("whether the model is in eval mode")
 
 
-class OneSignedHookEvent(Event):
+class OneSignedHookEvent(Observation, kind="one-signed-hook"):
     """The gradients of all parameters with the same hook have no element of one sign."""
 
     __slots__ = ()
-    kinds = ("one-signed-hook",)
     counts: Count = Count("steps in which the gradients were read")
     elements: Count = Count("elements that were read")
     parameters: Count = Count("parameters with the hook")
@@ -253,39 +250,35 @@ class OneSignedHookEvent(Event):
     zeros: Count = Count("elements that are 0")
 
 
-class ReplacedWeightsEvent(Event):
+class ReplacedWeightsEvent(Event, kind="weights-replaced"):
     """Averages of earlier weights replaced those of an optimizer, or a move pulled them back."""
 
     __slots__ = ()
-    kinds = ("weights-replaced",)
     pulled: Count = Count("moves towards the weights before the first step")
     steps: Count = Count("steps of the optimizer")
     times: Count = Count("replacements")
 
 
-class ScalerStepEvent(Event):
+class ScalerStepEvent(Event, kind="scaler-step"):
     """A call of a gradient scaler's `step`."""
 
     __slots__ = ()
-    kinds = ("scaler-step",)
     found_inf: Flag = Flag("whether a gradient was not finite")
     skipped: Flag = Flag("whether the step was skipped")
 
 
-class ScalerUpdateEvent(Event):
+class ScalerUpdateEvent(Event, kind="scaler-update"):
     """A call of a gradient scaler's `update`."""
 
     __slots__ = ()
-    kinds = ("scaler-update",)
     scale_after: Number = Number("scale after the update")
     scale_before: Number = Number("scale before the update")
 
 
-class SchedulerEvent(Event):
+class SchedulerEvent(Event, kind="scheduler"):
     """A step of a learning rate scheduler."""
 
     __slots__ = ()
-    kinds = ("scheduler",)
     called: Number = Number("whether the line calls the metric a loss (1) or a score (-1)")
     lr_after: Number = Number("learning rate after the call")
     lr_before: Number = Number("learning rate before the call")
@@ -293,11 +286,10 @@ class SchedulerEvent(Event):
     metric: Number = Number("metric that a `ReduceLROnPlateau` is given")
 
 
-class SharedWeightsEvent(Event):
+class SharedWeightsEvent(Observation, kind="shared-weights"):
     """What a script keeps of its weights shares their memory."""
 
     __slots__ = ()
-    kinds = ("shared-weights",)
     factor: Number = Number("number that an average with itself multiplies the weights with")
     parameters: Count = Count("weights that share their memory with what is kept")
     restored: Flag = Flag("whether they are restored from it, and not averaged")
@@ -305,11 +297,10 @@ class SharedWeightsEvent(Event):
     steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 
-class StepEvent(Event):
+class StepEvent(Event, kind="step"):
     """A step of an optimizer, or of a script that changes the weights itself."""
 
     __slots__ = ()
-    kinds = ("step",)
     backwards: Number = Number("backward passes whose gradients the step uses")
     clipped: Count = Count("parameters whose gradient was clipped")
     evaluations: Number = Number("evaluations of the closure since the optimizer was made")
@@ -330,81 +321,52 @@ class StepEvent(Event):
         return "nonfinite" in self.numbers
 
 
-class UnitRatioEvent(Event):
+class UnitRatioEvent(Observation, kind="unit-ratio"):
     """A line computes a ratio of probabilities that is 1, although its data have trained before."""
 
     __slots__ = ()
-    kinds = ("unit-ratio",)
     elements: Count = Count("ratios of a captured step")
     reuses: Count = Count("captured steps that train on data of an earlier one")
 
 
-class UnscaleEvent(Event):
+class UnusedDerivativeEvent(Observation, kind="unused-derivative"):
+    """A line computes a derivative with a graph that no backward goes through."""
+
+    __slots__ = ()
+    steps: Count = Count("captured steps that did not use it")
+
+
+class UnscaleEvent(Event, kind="unscale"):
     """A call of a gradient scaler's `unscale_`."""
 
     __slots__ = ()
-    kinds = ("unscale",)
     scale: Number = Number("scale that gradients were divided by")
 
 
-class ZeroEvent(Event):
+class ZeroEvent(Event, kind="zero"):
     """A call that zeroes gradients."""
 
     __slots__ = ()
-    kinds = ("zero",)
     parameters: Count = Count("parameters whose gradients were zeroed")
     set_to_none: Flag = Flag("whether gradients were set to None")
     unspent: Count = Count("parameters whose gradient no step had used")
 
 
-class ZeroQuotientEvent(Event):
+class ZeroQuotientEvent(Observation, kind="zero-quotient"):
     """A line divides whole numbers, and rounds all of them down to 0."""
 
     __slots__ = ()
-    kinds = ("zero-quotient",)
     divisor: Number = Number("number that they are divided by")
     elements: Count = Count("numbers in all of these steps")
     largest: Number = Number("largest of these numbers")
     steps: Count = Count("captured steps with different numbers")
 
 
-EVENT_CLASSES: tuple[type[Event], ...] = (
-    AverageEvent,
-    BackwardEvent,
-    BackwardErrorEvent,
-    CarriedEvent,
-    KeptEvent,
-    KeptGradientsEvent,
-    ClipNormEvent,
-    ClipValueEvent,
-    DroppedUpdateEvent,
-    EpochEvent,
-    GradEvent,
-    GradErrorEvent,
-    GradientHooksEvent,
-    ModeEvent,
-    OneSignedHookEvent,
-    ReplacedWeightsEvent,
-    ScalerStepEvent,
-    ScalerUpdateEvent,
-    SchedulerEvent,
-    SharedWeightsEvent,
-    StepEvent,
-    UnitRatioEvent,
-    UnscaleEvent,
-    ZeroEvent,
-    ZeroQuotientEvent,
-)
-"""Every kind of event."""
-
-_BY_KIND = {kind: one for one in EVENT_CLASSES for kind in one.kinds}
-
-
 def meanings(kind: str) -> Mapping[str, str]:
     """Return what each number of a kind of event means, by name."""
     return {
         name: declared.meaning
-        for base in _BY_KIND[kind].__mro__
+        for base in EVENT_CLASSES[kind].__mro__
         for name, declared in vars(base).items()
         if isinstance(declared, Recorded)
     }
@@ -412,7 +374,7 @@ def meanings(kind: str) -> Mapping[str, str]:
 
 def event_of(record: EventRecord, position: int = 0) -> Event:
     """Return the event of a record, as one of its kind."""
-    return _BY_KIND.get(record.kind, Event)(record, position)
+    return EVENT_CLASSES.get(record.kind, Event)(record, position)
 
 
 def named(kind: Callable[Names, Event], *_: Names.args, **numbers: Names.kwargs) -> dict[str, Any]:

@@ -217,6 +217,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS718": (("margin losses with labels of 0", _evidence(ZeroLabelRecord)),),
     "GS719": (("masks that hide all tokens", _evidence(InvertedMaskRecord)),),
     "GS720": (_COMPARISON, _OPERATION),
+    "GS721": (("unused derivatives", _events("unused-derivative")),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

@@ -90,6 +90,7 @@ from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
+from gradscope.rules.loss.unused_derivative import UnusedDerivative
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
 from gradscope.rules.precision.lost_update import LostUpdate
@@ -242,6 +243,7 @@ RULES: tuple[type[Rule], ...] = (
     LabelsOfZero,
     InvertedPaddingMask,
     LossMaximised,
+    UnusedDerivative,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

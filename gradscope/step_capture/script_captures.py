@@ -140,6 +140,11 @@ class ScriptCaptures:
             self._training.wrong_averages.see_computed(averages.computed(stepped))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
             self._training.unvarying_results.stepped(self._window.capture.unvarying)
+            self._training.unused_derivatives.stepped(
+                self._window.capture.derivatives.graphed,
+                self._window.passed if self._window.is_whole else frozenset(),
+                is_next=self._last is not None,
+            )
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)
@@ -262,6 +267,8 @@ class ScriptCaptures:
             window.captured[key] += 1
             self._begin(window, key, start)
         else:
+            if window is not None:
+                window.is_whole = False
             self._broken.before_backward(start, key, readable=readable)
 
     def _first_gradient(self) -> Tensor | None:
@@ -282,6 +289,7 @@ class ScriptCaptures:
         if window is None or self._is_over or not window.is_here or window.captured[key]:
             return
         window.captured[key] += 1
+        window.is_whole = False
         for root in roots:
             capture = window.capture.for_backward([])
             with DisableTorchFunction():
@@ -297,6 +305,7 @@ class ScriptCaptures:
         try:
             script, named = self._names.of(self._training)
         except GradscopeError:
+            window.is_whole = False
             return  # a lazy parameter has no shape yet
         capture = window.capture.for_backward(named.parameters, named.shards)
         # The script's modes and tensor subclasses must not observe gradscope's calls.
@@ -307,6 +316,7 @@ class ScriptCaptures:
                 capture.reach_back(self._last.capture)
             is_early = self._schedule.number < FIRST
             if not self._graphs.take(len(capture.graph.nodes), is_early=is_early):
+                window.is_whole = False
                 capture.release_graph()
                 if self._graphs.reason is not None:
                     self.give_up(self._graphs.reason)

@@ -50,6 +50,8 @@ class Window:
         """Number of captures of the backward at each line."""
         self.passed: set[int] = set()
         """Sequence numbers of the nodes of captured backwards."""
+        self.is_whole = True
+        """Whether every backward so far was captured."""
         self._thread = threading.get_ident()
         self._open = ExitStack()
 

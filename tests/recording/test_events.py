@@ -26,9 +26,8 @@ def record(kind, **numbers):
 
 
 def test_every_kind_has_one_class_and_says_what_its_numbers_mean():
-    kinds = [kind for one in EVENT_CLASSES for kind in one.kinds]
-    assert len(kinds) == len(set(kinds)) == len(EVENT_CLASSES)
-    assert all(meaning for kind in kinds for meaning in meanings(kind).values())
+    assert len(set(EVENT_CLASSES.values())) == len(EVENT_CLASSES) > 20
+    assert all(meaning for kind in EVENT_CLASSES for meaning in meanings(kind).values())
 
 
 def test_numbers_that_repeated_steps_need_not_share_are_declared():

@@ -1,7 +1,7 @@
 """Observes what a script does with derivatives that it computes in the forward."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -25,6 +25,12 @@ _STRAIGHT = frozenset(
 _NORMS = frozenset({"linalg_norm", "linalg_vector_norm", "norm"})
 _SQUARES = frozenset({"mul", "pow", "square"})
 _DISTANCES = frozenset({"__rsub__", "rsub", "sub"})
+
+_READS = frozenset(
+    {"__set__", "add_", "copy_", "detach", "item", "numpy", "sub_", "tolist"}
+    | {"_foreach_add_", "_foreach_sub_"}
+)
+"""Functions that use the numbers of a derivative, and not its graph."""
 
 _LEAST = 16
 """Number of elements below which zeros may be chance."""
@@ -60,12 +66,83 @@ class _Followed(NamedTuple):
     """`derivative`, `square`, `sum` of squares, or `norm`."""
 
 
+class GraphedDerivatives:
+    """The derivatives that were computed with `create_graph=True`, and what uses them.
+
+    A derivative is used by another derivative of what it is part of, by a read of its numbers, or
+    by a backward through one of its nodes. The last one is for the caller to find out.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[Line, set[int]] = {}
+        """By line of a call that is not used so far: sequence numbers of the results' nodes."""
+        self.used: set[Line] = set()
+        self._results: dict[int, tuple[TensorRef[Tensor], Line]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._results)
+
+    def add(self, results: Iterable[object], line: Line | None) -> None:
+        """Take in the results of a call."""
+        # Those of `torch.func` lose their graph with the transform.
+        if line is None or line in self.used or torch._C._functorch.peek_interpreter_stack():
+            return
+        for one in results:
+            if isinstance(one, Tensor) and one.grad_fn is not None:
+                self.nodes.setdefault(line, set()).add(one.grad_fn._sequence_nr())
+                self._results[id(one)] = TensorRef(one), line
+
+    def differentiate(self, outputs: Iterable[object]) -> None:
+        """Note that a derivative of outputs is taken."""
+        waiting = [one.grad_fn for one in outputs if isinstance(one, Tensor)]
+        seen = set[object]()
+        numbers = set[int]()
+        while waiting and len(seen) < _MOST_NODES:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                numbers.add(node._sequence_nr())
+                waiting += [following for following, _ in node.next_functions]
+        self._use(line for line, own in self.nodes.items() if not own.isdisjoint(numbers))
+
+    def read(self, args: Iterable[object]) -> None:
+        """Note that a function uses the numbers of its arguments."""
+        self._use(line for one in _flat(args) if (line := self.line_of(one)) is not None)
+
+    def line_of(self, one: object) -> Line | None:
+        """Return the line that computed a derivative, None for any other object."""
+        known = self._results.get(id(one))
+        return known[1] if known is not None and known[0]() is one else None
+
+    def knows(self, args: Iterable[object]) -> bool:
+        """Return whether a derivative is among arguments, or in a list of them."""
+        return any(self.line_of(one) is not None for one in _flat(args))
+
+    def close(self) -> None:
+        """Release the derivatives; lines and numbers remain."""
+        self._results.clear()
+
+    def _use(self, lines: Iterable[Line]) -> None:
+        for line in list(lines):
+            self.used.add(line)
+            self.nodes.pop(line, None)
+
+
+def _flat(args: Iterable[object]) -> Iterator[object]:
+    for one in args:
+        if isinstance(one, tuple | list):
+            yield from one
+        else:
+            yield one
+
+
 class DerivativeObserver:
     """Follows the results of `autograd.grad` up to the distance of their norms from a number."""
 
-    names = frozenset({"grad", "sqrt", "sum", *_NORMS, *_SQUARES, *_DISTANCES})
+    names = frozenset({"grad", "sqrt", "sum", *_NORMS, *_SQUARES, *_DISTANCES, *_READS})
 
     def __init__(self) -> None:
+        self.graphed = GraphedDerivatives()
         self.zeros: list[ZeroDerivative] = []
         self.partial: list[PartialNorm] = []
         self._followed: dict[int, tuple[TensorRef[Tensor], _Followed]] = {}
@@ -76,6 +153,8 @@ class DerivativeObserver:
         """Return whether a call computes a derivative, or goes on with one."""
         if name == "grad":
             return len(self._followed) < _MOST
+        if self.graphed and self._reads(name) and self.graphed.knows(args):
+            return True
         return bool(self._followed) and any(self._known(one) for one in args[:2])
 
     def see(
@@ -88,15 +167,36 @@ class DerivativeObserver:
     ) -> None:
         """Follow a call that has returned."""
         if name == "grad":
+            self._see_graph(args, kwargs or {}, result, line)
             self._see_derivative(args, result, line)
-        elif isinstance(result, Tensor):
+            return
+        if self._reads(name):
+            self.graphed.read(args)
+        if isinstance(result, Tensor):
             self._go_on(name, args, result, line)
 
     def close(self) -> None:
         """Release the derivatives."""
         self._followed.clear()
+        self.graphed.close()
         self.zeros.clear()
         self.partial.clear()
+
+    def _reads(self, name: str) -> bool:
+        return name in _READS or not torch.is_grad_enabled()
+
+    def _see_graph(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        result: object,
+        line: Line | None,
+    ) -> None:
+        with DisableTorchFunction():
+            if self.graphed:
+                self.graphed.differentiate(_flat(args[:1]))
+            if kwargs.get("create_graph"):
+                self.graphed.add(_flat((result,)), line)
 
     def _see_derivative(self, args: tuple[object, ...], result: object, line: Line | None) -> None:
         outputs = args[0] if args else ()

@@ -17,6 +17,7 @@ from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
@@ -101,6 +102,7 @@ class TrainingState:
         self.scopes = Scopes()
         self.shared_weights = SharedWeights(guard, self.locations, self.event_log)
         self.unvarying_results = UnvaryingResults(self.event_log)
+        self.unused_derivatives = UnusedDerivatives(self.event_log)
         self.wrong_averages = WrongAverages(self.event_log)
         self._own = _OfThread()
         self.batch = ""
