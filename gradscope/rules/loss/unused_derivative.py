@@ -29,7 +29,7 @@ class UnusedDerivative(Rule):
         taken of it, and its numbers are not read, as by `detach()` or an update in place. This
         holds for at least two captured steps, and no captured step uses what the line computes. A
         derivative that the forward of a module computes, such as forces of an energy model, is a
-        note.
+        note. Nothing is reported where all gradients are zero.
 
     How to fix it:
         Add the term that uses the derivative to the loss, or leave out `create_graph=True`.
@@ -53,7 +53,11 @@ class UnusedDerivative(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose derivative no captured step uses."""
-        for event in only(UnusedDerivativeEvent, context.shared(Windows).events):
+        events = context.shared(Windows).events
+        norms = [one.norm for one in only(StepEvent, events) if one.norm is not None]
+        if norms and not any(norms):
+            return  # nothing learns: another cut is to be found first
+        for event in only(UnusedDerivativeEvent, events):
             yield self.finding(
                 context,
                 message=(

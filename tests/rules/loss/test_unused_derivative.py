@@ -166,6 +166,14 @@ def test_a_derivative_that_is_used_by_a_second_backward_is_fine(tmp_path):
     assert not told(loop, tmp_path)
 
 
+def test_where_nothing_learns_the_cut_alone_is_told(tmp_path):
+    def cut(model, x):
+        weights = {name: one.detach().requires_grad_() for name, one in adapted(model, x).items()}
+        return functional_call(model, weights, x).square().mean()
+
+    assert not told(trained(cut), tmp_path)
+
+
 @pytest.mark.nightly
 def test_a_derivative_that_the_next_step_uses_is_fine(tmp_path):
     actor, critic = network(), network()
