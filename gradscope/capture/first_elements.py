@@ -8,7 +8,7 @@ from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
 from gradscope.capture.reading import CALCULABLE, is_in_memory
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 
 class FirstElements:
@@ -27,7 +27,7 @@ class FirstElements:
 
     def __init__(self, tensor: Tensor, most: int) -> None:
         with DisableTorchFunction():
-            self._tensor, self._dtype = TensorRef(tensor), tensor.dtype
+            self._tensor, self._dtype = WeakTensor(tensor), tensor.dtype
             self.count = min(tensor.numel(), most)
             self.size = self.count * tensor.itemsize
             """Number of bytes."""

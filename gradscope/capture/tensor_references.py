@@ -10,7 +10,7 @@ from torch.utils.weak import WeakIdKeyDictionary, WeakIdRef
 _Referenced = TypeVar("_Referenced", bound=Tensor)
 
 
-class TensorRef(weakref.ref[_Referenced]):
+class WeakTensor(weakref.ref[_Referenced]):
     """A weak reference of gradscope's to a tensor."""
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class _References:
     def getweakrefs(thing: object) -> list[object]:
         """Return the weak references to an object, but for gradscope's."""
         found = weakref.getweakrefs(thing)
-        return [one for one in found if not isinstance(one, TensorRef | _KeyRef)]
+        return [one for one in found if not isinstance(one, WeakTensor | _KeyRef)]
 
 
 def allow_swaps() -> None:

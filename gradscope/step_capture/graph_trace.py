@@ -11,7 +11,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.step_capture.singular_points import is_singular
 
 _MOST_COMPARED = 2_000
@@ -43,7 +43,7 @@ class GraphTrace:
     calls: tuple[_Call, ...]
     inputs: tuple[tuple[int, ...], ...]
     """By operation: the operations that made its inputs; leaves as -1 - their index."""
-    leaves: "tuple[TensorRef[Tensor], ...]"
+    leaves: "tuple[WeakTensor[Tensor], ...]"
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
             )
             for _, location in order
         ),
-        leaves=tuple(TensorRef(capture.graph.leaves[node]) for node in leaves),
+        leaves=tuple(WeakTensor(capture.graph.leaves[node]) for node in leaves),
     )
 
 

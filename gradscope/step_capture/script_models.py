@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from gradscope.capture.naming import NamedModel, name_model, parameters_of
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.state import TrainingState
 from gradscope.probes.forward.nonfinite_origins import Source, by_storage, sources_of
 from gradscope.recording.evidence.failures import NonfiniteSource
@@ -46,7 +46,7 @@ class ScriptNames:
         self._records: NamedModel | None = None
         """Names without references to models and parameters."""
         self._modules: list[ref[nn.Module]] = []
-        self._parameters: list[TensorRef[nn.Parameter]] = []
+        self._parameters: list[WeakTensor[nn.Parameter]] = []
 
     def of(self, training: TrainingState) -> tuple[Script, NamedModel]:
         """Return the result of `script_of`, and the names.
@@ -75,7 +75,7 @@ class ScriptNames:
         self._known = known if is_all else ()
         self._records = replace(named, modules=[], parameters=[]) if is_all else None
         self._modules = [ref(module) for module in named.modules[1:]]
-        self._parameters = [TensorRef(parameter) for parameter in named.parameters]
+        self._parameters = [WeakTensor(parameter) for parameter in named.parameters]
         return script, named
 
 
@@ -127,13 +127,13 @@ class LiveSources:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
-        self._known: dict[int, tuple[TensorRef[Tensor], NonfiniteSource, str | None]] | None = None
+        self._known: dict[int, tuple[WeakTensor[Tensor], NonfiniteSource, str | None]] | None = None
 
     def of(self, storage: int) -> Source | None:
         """Return the parameter or buffer with a storage, None if there is none."""
         if self._known is None:
             found = by_storage(sources_of(script_of(self._training), ()))
-            self._known = {key: (TensorRef(one.tensor), *one[1:]) for key, one in found.items()}
+            self._known = {key: (WeakTensor(one.tensor), *one[1:]) for key, one in found.items()}
         if storage not in self._known:
             return None
         reference, kind, name = self._known[storage]

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.state import TrainingState
 
 _MOST = 64
@@ -23,7 +23,7 @@ class ParameterUses:
     def __init__(self, training: TrainingState, log: RankLog) -> None:
         self._training, self._log = training, log
         self._seen: set[int] = set()
-        self._waiting: list[tuple[str, TensorRef[Tensor], Line | None]] = []
+        self._waiting: list[tuple[str, WeakTensor[Tensor], Line | None]] = []
         """Parameters that have no index yet, and the lines that call their modules."""
 
     def is_new(self, module: nn.Module) -> bool:
@@ -44,7 +44,7 @@ class ParameterUses:
         kind, own = _kind_of(module), next(module.parameters(recurse=False), None)
         if kind is not None and own is not None:
             self._seen.add(id(module))
-            self._waiting.append((kind, TensorRef(own), line))
+            self._waiting.append((kind, WeakTensor(own), line))
 
     def settle(self) -> None:
         """Record what was called; parameters have their indices by now."""

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.capture.ranks.observations import RankLog
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
 
@@ -41,7 +41,7 @@ class Reducer:
     model: ref[DistributedDataParallel]
     name: str
     site: int | None
-    sentinels: list[TensorRef[Tensor]]
+    sentinels: list[WeakTensor[Tensor]]
     modules: frozenset[int]
     """`id`s of the modules inside."""
     parameters: frozenset[int]
@@ -83,7 +83,7 @@ class Reducers:
                 model=ref(model),
                 name=type(model.module).__name__,
                 site=site,
-                sentinels=[TensorRef(parameters[one]) for one in sorted(chosen)[:_SENTINELS]],
+                sentinels=[WeakTensor(parameters[one]) for one in sorted(chosen)[:_SENTINELS]],
                 modules=frozenset(map(id, model.module.modules())),
                 parameters=held,
             )
@@ -242,7 +242,7 @@ def reduced_by(model: DistributedDataParallel) -> Iterator[Tensor]:
             yield parameter
 
 
-def _states(sentinels: Iterable[TensorRef[Any]]) -> Iterator[object]:
+def _states(sentinels: Iterable[WeakTensor[Any]]) -> Iterator[object]:
     for reference in sentinels:
         parameter = reference()
         gradient = None if parameter is None else parameter.grad

@@ -12,7 +12,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.capture.step.token_padding import PaddedTargets
 from gradscope.capture.step.token_shift import TokenSequences
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.recording.records import Shape
 
 LOSS_FUNCTIONS = frozenset(
@@ -79,7 +79,7 @@ class ComparisonObserver:
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
-        self._flattened: dict[int, tuple[TensorRef[Tensor], Shape]] = {}
+        self._flattened: dict[int, tuple[WeakTensor[Tensor], Shape]] = {}
         """By `id` of a tensor: its shape before its dimensions were joined."""
         self._tokens = TokenSequences()
 
@@ -160,7 +160,7 @@ class ComparisonObserver:
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
             return
         if result.ndim < given.ndim:
-            self._flattened[id(result)] = TensorRef(result), _shape(given)
+            self._flattened[id(result)] = WeakTensor(result), _shape(given)
 
     def _flattened_from(self, tensor: Tensor) -> Shape | None:
         known = self._flattened.get(id(tensor))

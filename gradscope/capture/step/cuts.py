@@ -18,7 +18,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.source.lines import Caller, Forward, Line, is_users
 from gradscope.capture.step.graph import Edge, edges, tensors
 from gradscope.capture.step.numpy_numbers import NumpyNumbers
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.recording.cut_record import CutKind
 
 _READS = frozenset(
@@ -127,7 +127,7 @@ class CutTracker:
         self.checkpoint: Line | None = None
         """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
-        self._behind: dict[int, tuple[TensorRef[Tensor], frozenset[int]]] = {}
+        self._behind: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
         """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
         self._numbers: dict[float, frozenset[int]] = {}
         """The last numbers read behind cuts, and their sums."""
@@ -289,7 +289,7 @@ class CutTracker:
         known = self._behind.get(id(tensor))
         if known is not None and known[0]() is tensor:
             origins |= known[1]
-        self._behind[id(tensor)] = (TensorRef(tensor), origins)
+        self._behind[id(tensor)] = (WeakTensor(tensor), origins)
 
 
 def _name_of(func: Callable[..., object]) -> str:

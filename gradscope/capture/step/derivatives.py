@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 _STRAIGHT = frozenset(
     {
@@ -77,7 +77,7 @@ class GraphedDerivatives:
         self.nodes: dict[Line, set[int]] = {}
         """By line of a call that is not used so far: sequence numbers of the results' nodes."""
         self.used: set[Line] = set()
-        self._results: dict[int, tuple[TensorRef[Tensor], Line]] = {}
+        self._results: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._results)
@@ -90,7 +90,7 @@ class GraphedDerivatives:
         for one in results:
             if isinstance(one, Tensor) and one.grad_fn is not None:
                 self.nodes.setdefault(line, set()).add(one.grad_fn._sequence_nr())
-                self._results[id(one)] = TensorRef(one), line
+                self._results[id(one)] = WeakTensor(one), line
 
     def differentiate(self, outputs: Iterable[object]) -> None:
         """Note that a derivative of outputs is taken."""
@@ -145,7 +145,7 @@ class DerivativeObserver:
         self.graphed = GraphedDerivatives()
         self.zeros: list[ZeroDerivative] = []
         self.partial: list[PartialNorm] = []
-        self._followed: dict[int, tuple[TensorRef[Tensor], _Followed]] = {}
+        self._followed: dict[int, tuple[WeakTensor[Tensor], _Followed]] = {}
 
     def wants(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
@@ -231,7 +231,7 @@ class DerivativeObserver:
             self._follow(result, _Followed(known.shape, step))
 
     def _follow(self, tensor: Tensor, known: _Followed) -> None:
-        self._followed[id(tensor)] = TensorRef(tensor), known
+        self._followed[id(tensor)] = WeakTensor(tensor), known
 
     def _known(self, tensor: object) -> _Followed | None:
         known = self._followed.get(id(tensor))

@@ -231,12 +231,8 @@ def _references(
     edges: Sequence[Edge], graph: Graph, position: GraphPosition
 ) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
-    found = []
-    for edge in edges:
-        slot = graph.slot_of(edge)
-        if slot is not None:
-            found.append(TensorRef(node=position.first_node + slot[0], slot=slot[1]))
-    return tuple(found)
+    slots = (slot for edge in edges if (slot := graph.slot_of(edge)) is not None)
+    return tuple(TensorRef(node=position.first_node + node, slot=slot) for node, slot in slots)
 
 
 def _longest_paths(graph: Graph) -> list[int]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.step.graph import tensors
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 _ARRAYS = frozenset({"__array__", "numpy"})
 """Calls that return an array of numpy."""
@@ -31,7 +31,7 @@ class NumpyNumbers:
         self._frame_of_call = frame_of_call
         self._read: dict[tuple[int, CodeType], frozenset[int]] = {}
         """By frame: what is before the arrays that it read."""
-        self._made: dict[int, tuple[TensorRef[Tensor], frozenset[int]]] = {}
+        self._made: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
         """By `id` of a tensor: what is before the number that it was made of."""
 
     def read(self, name: str, origins: frozenset[int]) -> None:
@@ -50,7 +50,7 @@ class NumpyNumbers:
             origins |= self._of_numbers(given)
         for tensor in returned if origins else ():
             if tensor.numel() == 1:
-                self._made[id(tensor)] = (TensorRef(tensor), origins)
+                self._made[id(tensor)] = (WeakTensor(tensor), origins)
 
     def before(self, given: object) -> frozenset[int]:
         """Return what is before the numbers among some arguments."""

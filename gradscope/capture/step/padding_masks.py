@@ -9,7 +9,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 _LOOKUP = "embedding"
 _ATTENTION = "scaled_dot_product_attention"
@@ -69,7 +69,7 @@ class PaddingMaskObserver:
     def __init__(self) -> None:
         self.inverted: list[InvertedMask] = []
         self._tokens: list[Tensor] = []
-        self._lines: dict[int, tuple[TensorRef[Tensor], Line]] = {}
+        self._lines: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
         """By `id` of a mask: the line that decided what True means."""
         self._judged = 0
 
@@ -118,7 +118,7 @@ class PaddingMaskObserver:
     def _keep(self, name: str, given: Tensor | None, result: Tensor, line: Line | None) -> None:
         made = line if name in _COMPARING or given is None else self._line_of(given)
         if made is not None:
-            self._lines[id(result)] = TensorRef(result), made
+            self._lines[id(result)] = WeakTensor(result), made
 
     def _line_of(self, mask: Tensor) -> Line | None:
         known = self._lines.get(id(mask))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 _MARGIN_LOSSES = {
     "cosine_embedding_loss": 2,
@@ -56,7 +56,7 @@ class PairLabelObserver:
     def __init__(self) -> None:
         self.own: list[OwnSimilarities] = []
         self.zeros: list[ZeroLabels] = []
-        self._products: dict[int, tuple[TensorRef[Tensor], int, int]] = {}
+        self._products: dict[int, tuple[WeakTensor[Tensor], int, int]] = {}
         """By `id` of a product with labels, or of a number less it: number of labels, and zeros."""
         self._less: set[int] = set()
         """`id`s of the latter."""
@@ -109,7 +109,7 @@ class PairLabelObserver:
         used = next(one for one in args[:2] if self._is_known(one))
         counted = self._products[id(used)][1:]
         if name not in _FLOORS and _is_less(name, args):
-            self._products[id(result)] = TensorRef(result), *counted
+            self._products[id(result)] = WeakTensor(result), *counted
             self._less.add(id(result))
         elif name in _FLOORS and id(used) in self._less and _is_at_zero(name, args, given):
             self.zeros.append(ZeroLabels(line, "hinge", *counted))
@@ -155,7 +155,7 @@ class PairLabelObserver:
             if scores.requires_grad and not labels.requires_grad and labels.shape == scores.shape:
                 counted = _zeros(labels)
                 if counted is not None:
-                    self._products[id(result)] = TensorRef(result), *counted
+                    self._products[id(result)] = WeakTensor(result), *counted
                     self._less.discard(id(result))
 
     def _is_known(self, tensor: object) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.writes import has_versions
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 _ROUNDING = 1e-6
 """Relative deviation of two weights from a sum of 1."""
@@ -71,7 +71,7 @@ class SelfAverageObserver:
     names = frozenset({*_SIGNS, *_SCALES, *_LISTS, "copy_", "lerp", "lerp_"})
 
     def __init__(self) -> None:
-        self._sums: dict[int, tuple[TensorRef[Tensor], _Sum]] = {}
+        self._sums: dict[int, tuple[WeakTensor[Tensor], _Sum]] = {}
         """By `id` of a tensor."""
         self._scaled: dict[Memory, float] = {}
         """Number that the last write multiplied some memory with."""
@@ -115,7 +115,7 @@ class SelfAverageObserver:
         elif isinstance(result, Tensor):
             made = self._computed(name, args, given)
             if made is not None:
-                self._sums[id(result)] = TensorRef(result), made
+                self._sums[id(result)] = WeakTensor(result), made
                 self._note_computed(line, made)
 
     def of(self, parameters: Iterable[Tensor]) -> Iterator[SelfAverage]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -65,9 +65,9 @@ class UnvaryingObserver:
         self._clipped: set[Line] = set()
         """Lines of ratios that were clipped."""
         self._factors: dict[Line, UnitRatio] = {}
-        self._differences: dict[int, TensorRef[Tensor]] = {}
+        self._differences: dict[int, WeakTensor[Tensor]] = {}
         """By `id`: differences of a tensor of the graph and another that is not of it."""
-        self._pending: dict[int, tuple[TensorRef[Tensor], Line, ZeroQuotient | None]] = {}
+        self._pending: dict[int, tuple[WeakTensor[Tensor], Line, ZeroQuotient | None]] = {}
         """By `id` of a result: its line, and the quotient; None for a ratio."""
         self._calls = 0
 
@@ -102,7 +102,7 @@ class UnvaryingObserver:
         if name == "exp":
             self._see_ratio(result, line)
         elif name == _DIFFERENCE and result.requires_grad:
-            self._differences[id(result)] = TensorRef(result)
+            self._differences[id(result)] = WeakTensor(result)
         elif name in _DIVISIONS:
             self._see_quotient(args, kwargs or {}, result, line)
         else:
@@ -123,7 +123,7 @@ class UnvaryingObserver:
             return
         low, high = map(float, torch.aminmax(result.detach()))
         if low >= 1 - _ROUNDING and high <= 1 + _ROUNDING:
-            self._pending[id(result)] = TensorRef(result), line, None
+            self._pending[id(result)] = WeakTensor(result), line, None
         else:
             self.varying.add(line)
 
@@ -147,7 +147,7 @@ class UnvaryingObserver:
             is_sorted=values == sorted(values),
         )
         if len(set(values)) > 1:
-            self._pending[id(result)] = TensorRef(result), line, found
+            self._pending[id(result)] = WeakTensor(result), line, found
 
     def _see_use(self, name: str, args: tuple[object, ...], result: Tensor) -> None:
         used = next(one for one in args[:2] if self._is_pending(one))
@@ -164,7 +164,7 @@ class UnvaryingObserver:
         elif result.is_floating_point():
             self.quotients[line] = quotient
         elif name in _VIEWS:
-            self._pending[id(result)] = TensorRef(result), line, quotient
+            self._pending[id(result)] = WeakTensor(result), line, quotient
 
     def _is_pending(self, tensor: object) -> bool:
         known = self._pending.get(id(tensor))

@@ -13,7 +13,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.arithmetic import to_host
 from gradscope.capture.reading import NotReadable, elements, is_plain_float
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 
 EMPTY, UNSPENT, SPENT = range(3)
 """No gradient, or a zeroed one; one that no step has used; one that a step has used."""
@@ -27,7 +27,7 @@ _GONE = -1
 class Entry:
     """A parameter and its gradient."""
 
-    parameter: TensorRef[Tensor]
+    parameter: WeakTensor[Tensor]
     index: int | None = None
     """Index among the recording's parameters, once it has one."""
     state: int = EMPTY
@@ -94,7 +94,7 @@ class GradientState:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self._references: list[TensorRef[Tensor]] = []
+        self._references: list[WeakTensor[Tensor]] = []
         self._locations: dict[int, int] = {}
         """By `id` of the parameter."""
         self._ids: list[int] = []
@@ -123,7 +123,7 @@ class GradientState:
         if entry is not None or not parameter.is_leaf or parameter.is_inference():
             return entry
         # Weak: a strong reference would keep models of earlier folds or trials alive.
-        reference = TensorRef(parameter, self._note_death)
+        reference = WeakTensor(parameter, self._note_death)
         entry = Entry(reference)
         gradient = parameter.grad
         if gradient is not None:

@@ -13,7 +13,7 @@ _STEPS = 2
 
 
 class UnusedDerivatives:
-    """Records each such line once, unless a captured step uses it.
+    """Records each such line once, unless a captured step has used it before.
 
     A step's derivatives may be used in the next step: they are judged with it.
     """
@@ -35,7 +35,7 @@ class UnusedDerivatives:
         """
         self._used |= seen.used
         if not passed:
-            self._used |= seen.nodes.keys()
+            self._used |= seen.nodes.keys() | self._waiting.keys()
         for nodes in (self._waiting, seen.nodes):
             self._used |= {line for line, own in nodes.items() if not passed.isdisjoint(own)}
         for line in self._waiting if is_next else ():

@@ -27,7 +27,7 @@ class UnusedDerivative(Rule):
         In captured steps, no backward goes through the nodes of any result of an `autograd.grad`
         with `create_graph=True`, in its own step and in the next one. No further derivative is
         taken of it, and its numbers are not read, as by `detach()` or an update in place. This
-        holds for at least two captured steps, and no captured step uses what the line computes. A
+        holds for two captured steps, and no captured step before used what the line computes. A
         derivative that the forward of a module computes, such as forces of an energy model, is a
         note. Nothing is reported where all gradients are zero.
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.self_averages import SelfAverage
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.guard import Function, Guard, Patches
 from gradscope.capture.training.kept_weights.keeping_lines import (
@@ -35,7 +35,7 @@ class SharedWeights:
         self._noted: set[Line | None] = set()
         self._collected = Counter[Line]()
         """By line: number of steps in which it uses collections that were overwritten."""
-        self._states: list[tuple[TensorRef[Tensor], int]] = []
+        self._states: list[tuple[WeakTensor[Tensor], int]] = []
         """First tensors of states, each with the number of steps before the state was taken."""
         self._depth = 0
         self.steps = 0
@@ -102,7 +102,7 @@ class SharedWeights:
     def _take(self, state: object) -> None:
         first = _first(state)
         if first is not None:
-            self._states = [*self._states[-_MOST_STATES:], (TensorRef(first), self.steps)]
+            self._states = [*self._states[-_MOST_STATES:], (WeakTensor(first), self.steps)]
 
     def _wrap_restoring(self, original: Function) -> Function:
         # Modules that extend it may pass its arguments by their names.

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.reading import few_numbers, is_plain
-from gradscope.capture.tensor_references import TensorRef
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.steps.writer import Measured
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Sentinels:
     """One gradient per optimizer, and one weight, that are checked in each repeated step."""
 
     def __init__(self) -> None:
-        self._gradients: dict[int, TensorRef[Tensor]] = {}
+        self._gradients: dict[int, WeakTensor[Tensor]] = {}
         """By optimizer: a parameter whose gradient shows whether all are finite."""
         self._moving: _Moving | None = None
 
@@ -61,7 +61,7 @@ class Sentinels:
         # `p.data -= …` writes through an alias that has a version counter of its own.
         before, now = (
             self._moving,
-            _Moving(TensorRef(parameter), parameter._version, _total(parameter)),
+            _Moving(WeakTensor(parameter), parameter._version, _total(parameter)),
         )
         same = before is not None and before.parameter() is parameter
         now.is_silent = same and before is not None and before.version == now.version
@@ -102,7 +102,7 @@ class Sentinels:
 class _Moving:
     """A parameter that the script itself changes in each step."""
 
-    parameter: TensorRef[Tensor]
+    parameter: WeakTensor[Tensor]
     version: int
     total: float
     """Sum of its elements."""
