@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from gradscope.capture.step.derivatives import GraphedDerivatives
+from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 
@@ -234,3 +236,26 @@ def test_forces_of_an_energy_model_are_a_note(tmp_path):
 
     (found,) = told(loop, tmp_path)
     assert found.severity == "note"
+
+
+def test_a_step_whose_backwards_are_partly_unknown_may_have_used_it():
+    class Log:
+        def __init__(self):
+            self.kinds = []
+
+        def note(self, kind, *_):
+            self.kinds.append(kind)
+
+    def step_of(*numbers):
+        seen = GraphedDerivatives()
+        if numbers:
+            seen.nodes["line"] = set(numbers)
+        return seen
+
+    for passed, expected in (({9}, ["unused-derivative"]), (set(), [])):
+        log = Log()
+        derivatives = UnusedDerivatives(log)
+        for number in (1, 2):
+            derivatives.stepped(step_of(number), {9}, is_next=True)
+        derivatives.stepped(step_of(), passed, is_next=True)
+        assert log.kinds == expected
