@@ -65,12 +65,12 @@ def build_batch():
             y, x = torch.randint(0, 16, (2,), generator=generator).tolist()
             classes[i, label, y, x] = 1.0
             boxes[i, :, y, x] = 1 + 4 * torch.rand(4, generator=generator)
-    return images, classes, boxes
+    return images, (classes, boxes)
 
 
 def loss_fn(output, batch):
     scores, sides = output
-    _, classes, boxes = batch
+    classes, boxes = batch[1]
     positive = classes.amax(dim=1, keepdim=True)
     box_loss = (positive * F.smooth_l1_loss(sides, boxes, reduction="none")).sum()
     return focal_loss(scores, classes) + 0.5 * box_loss / positive.sum()

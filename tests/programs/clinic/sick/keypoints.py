@@ -57,12 +57,12 @@ def build_batch():
     images = torch.rand(8, 1, SIZE, SIZE, generator=generator)
     positions = torch.rand(8, 5, 2, generator=generator)
     visible = (torch.rand(8, 5, generator=generator) < 0.8).float()
-    return images, positions, visible
+    return images, (positions, visible)
 
 
 def loss_fn(output, batch):
     positions, confidence = output
-    _, expected, visible = batch
+    expected, visible = batch[1]
     distance = (positions - expected).pow(2).sum(dim=2)
     located = (visible * distance).sum() / visible.sum()
     return located + F.binary_cross_entropy_with_logits(confidence, visible)
