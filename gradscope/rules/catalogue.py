@@ -89,6 +89,7 @@ from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
+from gradscope.rules.loss.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.loss.unused_derivative import UnusedDerivative
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
@@ -244,6 +245,7 @@ RULES: tuple[type[Rule], ...] = (
     InvertedPaddingMask,
     LossMaximised,
     UnusedDerivative,
+    TargetsOutOfRange,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
