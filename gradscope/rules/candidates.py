@@ -220,6 +220,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS720": (_COMPARISON, _OPERATION),
     "GS721": (("unused derivatives", _events("unused-derivative")),),
     "GS722": (("targets that no prediction can reach", _evidence(UnreachableTargetRecord)),),
+    "GS723": (_COMPARISON,),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

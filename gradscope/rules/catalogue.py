@@ -77,6 +77,7 @@ from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
+from gradscope.rules.loss.focal_factor_of_mean import FocalFactorOfMean
 from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.labels_of_zero import LabelsOfZero
@@ -246,6 +247,7 @@ RULES: tuple[type[Rule], ...] = (
     LossMaximised,
     UnusedDerivative,
     TargetsOutOfRange,
+    FocalFactorOfMean,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
