@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.codebooks import StarvedEncoder, starved_encoders
+from gradscope.rules.helpers.architectures.codebooks import StarvedEncoder, starved_encoders
 from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Lasting, Rule
