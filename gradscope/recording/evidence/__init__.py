@@ -63,6 +63,7 @@ from gradscope.recording.evidence.parameters import (
     ReplacementRecord,
     SymmetryRecord,
     TwinRecord,
+    UncalledUpdateRecord,
 )
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
@@ -160,6 +161,7 @@ EVIDENCE: tuple[type, ...] = (
     TrainedOptimizer,
     TrainerArgument,
     TwinRecord,
+    UncalledUpdateRecord,
     UnitRecord,
     UnreachableTargetRecord,
     UnrepeatedRegion,
