@@ -20,7 +20,7 @@ from gradscope.cli.output import (
     wanted_output,
 )
 from gradscope.cli.rank_recordings import rank_files
-from gradscope.cli.run.plain_parser import misplaced_options
+from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.cli.run.planned import Planned, RunPlanned
 from gradscope.cli.run.rank_launching import PlannedRanks, arguments_of_rank
 from gradscope.cli.running import settings_of, typed_command
