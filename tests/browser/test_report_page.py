@@ -1,6 +1,7 @@
 """A report's page as a reader meets it: findings, tables, tabs, keys, print."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import expect
@@ -227,6 +228,10 @@ def test_names_of_rows_leave_room_for_the_chart(show, width, is_narrow):
     labels = chart.locator(".ytick text").all_text_contents()
     assert labels and (max(map(len, labels)) <= 16) == is_narrow
     assert bool([one for one in labels if one.startswith("…")]) == is_narrow
+    boxes = chart.locator(".ytick text").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(({top, bottom}) => [top, bottom])"
+    )
+    assert all(low <= top + 1 for (_, low), (top, _) in pairwise(sorted(boxes)))
     share = plot.evaluate("one => one._fullLayout._size.w / one.clientWidth")
     assert share > 0.5
     texts = chart.locator(".annotation-text").all_text_contents()

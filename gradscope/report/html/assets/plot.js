@@ -49,6 +49,7 @@ function themedLayout(given, height) {
 
 const NARROW_CHART = 520;
 const SHORT_LABEL = 16;
+const ROW_PITCH = 18;
 
 // On a narrow page, names of rows lose their start, and colour bars their title: both would take
 // the room of the chart. So would annotations by the name `wide`.
@@ -57,8 +58,9 @@ function narrowed(layout, data, width) {
   for (const key of Object.keys(layout)) {
     const { categoryarray: names } = isAxis(key) ? layout[key] : {};
     if (!names?.some((name) => plain(name).length > SHORT_LABEL)) continue;
-    layout[key].tickvals = names.map((_, at) => at);
-    layout[key].ticktext = names.map(shortName);
+    const each = Math.ceil((names.length * ROW_PITCH) / layout.height);
+    layout[key].tickvals = names.map((_, at) => at).filter((at) => at % each === 0);
+    layout[key].ticktext = layout[key].tickvals.map((at) => shortName(names[at]));
   }
   layout.annotations = layout.annotations?.filter(({ name }) => name !== 'wide');
   return data.map((trace) => (trace.colorbar
