@@ -29,6 +29,7 @@ from gradscope.rules.helpers.ranks.divisors import (
     is_multiplied,
     of_loss,
 )
+from gradscope.rules.helpers.ranks.sums import wrong_sums
 from gradscope.rules.rule import Rule
 
 _LEAST = 3
@@ -56,8 +57,11 @@ class WrongRankAverage(Rule):
         gradients; a mean over a rank's own rows that is multiplied by the number of ranks, although
         nothing was gathered; a loss, or gradients, divided by a number that is summed over the
         ranks, such as all tokens, without a factor for that average; gradients that the script, or
-        a communication hook, sums over the ranks and does not divide; a loss that is all-reduced
-        before its backward, which does not change the gradients of this rank.
+        a communication hook, sums over the ranks and does not divide, or sums again after another
+        backward has added to them; a mean over a rank's own rows where FSDP's division is switched
+        off; a sum of activations over the ranks whose backward sums the gradients of equal losses;
+        a loss that is all-reduced before its backward, which does not change the gradients of this
+        rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -107,6 +111,18 @@ class WrongRankAverage(Rule):
         yield from self._by_all(context, job)
         yield from self._summed(context, job)
         yield from self._by_hook(context, job)
+        for wrong in wrong_sums(job):
+            yield self.finding(
+                context,
+                message=wrong.message,
+                remedy=wrong.remedy,
+                site=wrong.site,
+                related=lines(context, wrong.site, wrong.related),
+                evidence=wrong.evidence,
+                count=wrong.count,
+                step=wrong.step,
+                ranks=[one.number for one in job.ranks],
+            )
         for one in joined_events(job, "loss-reduced"):
             yield self.finding(
                 context,
