@@ -133,7 +133,7 @@ def python(folder, *arguments):
         env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 

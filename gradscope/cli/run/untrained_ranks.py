@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gradscope.analysis.job import Job, RankEnding, endings
 from gradscope.analysis.view import shown_site
-from gradscope.cli.run.command import PlannedRun
+from gradscope.cli.run.planned import PlannedRun
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Recording
 
