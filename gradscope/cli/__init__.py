@@ -29,9 +29,9 @@ def main() -> None:
         collect_rarely()
     open_streams()
     planned = _parsed()
-    from gradscope.cli.run.command import PlainRun, PlannedRun
     from gradscope.cli.run.launching import launch, launch_plainly
-    from gradscope.cli.run.rank_launching import PlannedRanks, launch_ranks
+    from gradscope.cli.run.planned import PlainRun, PlannedRanks, PlannedRun
+    from gradscope.cli.run.rank_launching import launch_ranks
 
     if isinstance(planned, PlannedRun):
         launch(planned)

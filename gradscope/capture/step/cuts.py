@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Caller, Forward, Line, is_users
-from gradscope.capture.step.graph import Edge, edges, tensors
+from gradscope.capture.step.graph import Edge, behind, edges, leaf_of, tensors
 from gradscope.capture.step.numpy_numbers import NumpyNumbers
 from gradscope.capture.tensor_references import WeakTensor
 from gradscope.recording.cut_record import CutKind
@@ -361,14 +361,7 @@ def _kind(name: str) -> CutKind:
 def leaves_behind(*starts: Edge) -> Iterator[Tensor]:
     """Yield the leaves from which any of some tensors was made, visiting each node once."""
     yield from (edge.leaf for edge in starts if edge.leaf is not None)
-    waiting = list(dict.fromkeys(edge.node for edge in starts if edge.node is not None))
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor):
+    for node in behind([edge.node for edge in starts], most=math.inf):
+        leaf = leaf_of(node)
+        if leaf is not None:
             yield leaf
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)

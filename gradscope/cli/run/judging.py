@@ -24,7 +24,7 @@ from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import Loaded, grouped, rank_files, tell_missing
-from gradscope.cli.run.command import PlannedRun
+from gradscope.cli.run.planned import PlannedRun
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted

@@ -8,7 +8,7 @@ from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import rank_files
-from gradscope.cli.run.command import PlannedRun
+from gradscope.cli.run.planned import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.execution import TELLING_SECONDS
 from gradscope.launch.program import Program

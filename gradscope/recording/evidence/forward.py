@@ -90,6 +90,7 @@ class ComparisonRecord:
             "targets",
             "at_padding",
             "padding_class",
+            "grown",
         }
     )
     operation: str
@@ -116,6 +117,8 @@ class ComparisonRecord:
     """Number of these at padding, all of one class."""
     padding_class: int | None = None
     """The class."""
+    grown: int | None = None
+    """Line whose operands broadcast each other, and made an operand of this call of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,6 +159,22 @@ def carried_over(accumulation: Accumulation) -> tuple[Window, ...]:
     return tuple(others) if is_of_first or all(map(_begins_epoch, others)) else ()
 
 
+def early(accumulation: Accumulation) -> tuple[Window, ...]:
+    """Return the steps right after the first pass of an epoch, which is divided by a whole window.
+
+    A loop makes them that steps if `i % k == 0`, which holds for `i = 0`.
+    """
+    found = []
+    for one in accumulation.series.windows:
+        (only, *others) = one.passes or (None,)
+        if only is None or others or only.site != accumulation.site:
+            continue
+        before = [event for event in one.events if event.position < only.position]
+        if only.divided == accumulation.passes and any(isinstance(e, EpochEvent) for e in before):
+            found.append(one)
+    return tuple(found)
+
+
 def _begins_epoch(window: Window) -> bool:
     first, last = window.passes[0].position, window.passes[-1].position
     return any(isinstance(one, EpochEvent) and first < one.position < last for one in window.events)
