@@ -183,6 +183,7 @@ def check(  # noqa: PLR0913 - as many groups of options
             policy=policy,
             is_whole=is_whole,
             limit=jobs or usual_limit(planned),
+            is_reported=wanted.form == "full" and destination is None and not fixes.diff,
         )
         result, hidden = _fixed(run(), planned, settings, fixes, run)
     result = baseline_applied(result, known)

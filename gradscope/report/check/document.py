@@ -18,6 +18,8 @@ from gradscope.report.document import (
     Block,
     Column,
     Document,
+    Fact,
+    Facts,
     Findings,
     Mark,
     Note,
@@ -52,6 +54,7 @@ def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Docume
         blocks=(
             *_findings(result),
             *_targets(result, is_brief=is_brief),
+            *_advice(result),
             *section("Not applicable", [Points(lines)] if lines else []),
             *section("", [Note(remark) for remark in remarks(result)]),
         ),
@@ -92,6 +95,15 @@ def _targets(result: CheckResult, *, is_brief: bool) -> Iterator[Block]:
             rows=tuple(rows),
             is_plain=True,
         )
+
+
+def _advice(result: CheckResult) -> Iterator[Block]:
+    """Yield what to do about the targets that could not be checked; equal advice once."""
+    advice = dict.fromkeys(
+        failure.help for target in result.targets for failure in target.failures if failure.help
+    )
+    if advice:
+        yield Facts(tuple(Fact("help", text) for text in advice))
 
 
 def _details(target: TargetResult) -> Iterator[str]:

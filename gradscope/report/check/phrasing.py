@@ -96,7 +96,7 @@ def global_norm(recording: Recording) -> float | None:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return why a run could not be judged, in one line; the advice is printed on stderr."""
+    """Return why a run could not be judged, in one line, without the advice."""
     cause = f": {failure.cause}" if failure.cause else ""
     return " ".join(f"{failure.what}{cause}".split())
 
