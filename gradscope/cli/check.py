@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.cli import options
 from gradscope.cli.check_outputs import (
@@ -198,7 +196,7 @@ def check(  # noqa: PLR0913 - as many groups of options
     if wanted.form == "github" and not output.no_step_summary:
         add_step_summary(result)
     wanted.open(destination)
-    raise typer.Exit(exit_code(result))
+    sys.exit(exit_code(result))
 
 
 def _fixed(

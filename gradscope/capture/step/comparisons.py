@@ -42,6 +42,8 @@ _POSITION_OF_IGNORED = 4
 
 _LOOKUP = "embedding"
 _ELEMENTWISE = frozenset({"mul", "sub"})
+_PASSED_ON = _ELEMENTWISE | {"add", "detach", "div"}
+"""Functions whose result has the shape that the operands of an earlier one broadcast to."""
 _FLATTENING = frozenset({"flatten", "reshape", "view"})
 _FIRST_OLD = 3
 """Position of the first argument after the operands: of many losses a deprecated reduction."""
@@ -70,17 +72,21 @@ class Comparison(NamedTuple):
     """Positions by which targets run ahead of the model's tokens; None if they are no such."""
     padded: PaddedTargets | None
     """Targets at padding of the model's tokens; None if there is none, or it is unknown."""
+    grown: Line | None
+    """Line whose operands broadcast each other, and made an operand of this call of them."""
 
 
 class ComparisonObserver:
     """Records losses, and differences and products that broadcast both operands."""
 
-    names = LOSS_FUNCTIONS | _ELEMENTWISE | _FLATTENING | {_LOOKUP}
+    names = LOSS_FUNCTIONS | _PASSED_ON | _FLATTENING | {_LOOKUP}
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
         self._flattened: dict[int, tuple[WeakTensor[Tensor], Shape]] = {}
         """By `id` of a tensor: its shape before its dimensions were joined."""
+        self._grown: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
+        """By `id` of a tensor: line of the arithmetic whose operands broadcast each other."""
         self._tokens = TokenSequences()
 
     def wants(
@@ -93,13 +99,15 @@ class ComparisonObserver:
             return isinstance(given, Tensor) and given.ndim > 1 and not is_full
         if name == _LOOKUP:
             return not self._tokens.is_full
+        if name in _PASSED_ON and self._grown and self._grown_at(args) is not None:
+            return True
         operands = _operands(args, kwargs)
         if operands is None or len(self.comparisons) == MOST_COMPARISONS:
             return False
         left, right = operands
         if left.is_nested or right.is_nested:
             return False
-        return name not in _ELEMENTWISE or grow_both(left.shape, right.shape)
+        return name not in _PASSED_ON or grow_both(left.shape, right.shape)
 
     def see(
         self,
@@ -118,10 +126,17 @@ class ComparisonObserver:
             padding = args[2] if len(args) > 2 else given.get("padding_idx")
             self._tokens.add(args[0] if args else given.get("input"), padding)
             return
+        if not isinstance(result, Tensor):
+            return
         operands = _operands(args, kwargs)
-        if operands is None or not isinstance(result, Tensor):
+        grown = self._grown_at(args if operands is None else operands)
+        if name in _PASSED_ON:
+            self._note_grown(result, grown or line)
+        if operands is None or name in _PASSED_ON - _ELEMENTWISE:
             return
         left, right = operands
+        if name in _ELEMENTWISE and left.shape == right.shape:
+            return
         outcome = _edge(result)
         ignored = _ignored(name, args, kwargs)
         if outcome is not None:
@@ -139,6 +154,7 @@ class ComparisonObserver:
                     reduction=_reduction(name, args, kwargs),
                     ahead=self._tokens.ahead(right, ignored) if ignored is not None else None,
                     padded=self._padded(right, ignored, args, kwargs),
+                    grown=grown,
                 )
             )
 
@@ -166,11 +182,23 @@ class ComparisonObserver:
         known = self._flattened.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else None
 
+    def _note_grown(self, result: Tensor, line: Line | None) -> None:
+        if line is not None and len(self._grown) < MOST_COMPARISONS:
+            self._grown[id(result)] = WeakTensor(result), line
+
+    def _grown_at(self, operands: tuple[object, ...]) -> Line | None:
+        for one in operands:
+            known = self._grown.get(id(one))
+            if known is not None and known[0]() is one:
+                return known[1]
+        return None
+
     def close(self) -> None:
         """Release the graph."""
         self.comparisons.clear()
         self._tokens.clear()
         self._flattened.clear()
+        self._grown.clear()
 
 
 def grow_both(left: torch.Size, right: torch.Size) -> bool:

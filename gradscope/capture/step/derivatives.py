@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.source.lines import Line
+from gradscope.capture.source.lines import Line, created
+from gradscope.capture.step.graph import behind
 from gradscope.capture.tensor_references import WeakTensor
 
 _STRAIGHT = frozenset(
@@ -34,7 +35,6 @@ _READS = frozenset(
 
 _LEAST = 16
 """Number of elements below which zeros may be chance."""
-_MOST_NODES = 20_000
 _MOST = 1_000
 """Maximum number of calls that are followed."""
 
@@ -94,15 +94,8 @@ class GraphedDerivatives:
 
     def differentiate(self, outputs: Iterable[object]) -> None:
         """Note that a derivative of outputs is taken."""
-        waiting = [one.grad_fn for one in outputs if isinstance(one, Tensor)]
-        seen = set[object]()
-        numbers = set[int]()
-        while waiting and len(seen) < _MOST_NODES:
-            node = waiting.pop()
-            if node is not None and node not in seen:
-                seen.add(node)
-                numbers.add(node._sequence_nr())
-                waiting += [following for following, _ in node.next_functions]
+        roots = [one.grad_fn for one in outputs if isinstance(one, Tensor)]
+        numbers = set(map(created, behind(roots)))
         self._use(line for line, own in self.nodes.items() if not own.isdisjoint(numbers))
 
     def read(self, args: Iterable[object]) -> None:
@@ -266,16 +259,7 @@ def _is_flat(output: Tensor, derivative: Tensor) -> bool:
     """Return whether a derivative is zero because what it is taken of consists of steps."""
     if derivative.numel() < _LEAST or bool(derivative.any()) or not bool(output.any()):
         return False
-    waiting, seen = [output.grad_fn], set[object]()
-    while waiting and len(seen) < _MOST_NODES:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        if node.name() in _STRAIGHT:
-            return True
-        seen.add(node)
-        waiting += [following for following, _ in node.next_functions]
-    return False
+    return any(node.name() in _STRAIGHT for node in behind([output.grad_fn]))
 
 
 def _elements(output: Tensor) -> int:

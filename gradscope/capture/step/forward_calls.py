@@ -1,5 +1,6 @@
 """Observes calls in the forward: checkpoints, and those that disable gradients."""
 
+import math
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.source.lines import Caller, Line, created, is_users
 from gradscope.capture.step.cuts import CutTracker
-from gradscope.capture.step.graph import edges, tensors
+from gradscope.capture.step.graph import behind, edges, tensors
 
 _NAME = "_checkpoint_without_reentrant_generator"
 
@@ -247,11 +248,5 @@ class BackwardObserver:
 
 
 def _numbers(roots: list[Node | None]) -> frozenset[int]:
-    waiting = [root for root in roots if root is not None]
-    seen = set(waiting)
-    while waiting:
-        for following, _ in waiting.pop().next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return frozenset(number for node in seen if (number := created(node)) is not None)
+    numbers = map(created, behind(roots, most=math.inf))
+    return frozenset(number for number in numbers if number is not None)

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections import UserDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -240,6 +240,52 @@ def walk(root: Tensor) -> Graph:
             graph.leaves[len(operations)] = node.variable  # type: ignore[attr-defined]
         operations.append(operation)
     return graph
+
+
+MOST_NODES = 20_000
+"""Default for the maximum number of nodes that a search visits."""
+
+
+def behind(
+    roots: Iterable[Node | None],
+    *,
+    until: Callable[[Node], bool] | None = None,
+    most: float = MOST_NODES,
+) -> Iterator[Node]:
+    """Yield the nodes of a graph, depth first, each once.
+
+    Args:
+        roots: Nodes to start from. They are yielded, too.
+        until: Says of a node whether to leave out what is behind it.
+        most: Maximum number of nodes to visit.
+    """
+    waiting = list(dict.fromkeys(root for root in roots if root is not None))
+    seen = set(waiting)
+    try:
+        while waiting and len(seen) < most:
+            node = waiting.pop()
+            yield node
+            if until is not None and until(node):
+                continue
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+    finally:
+        # The set holds Python objects of the nodes. Dropping it at once could free a deep graph
+        # recursively.
+        nodes = list(seen)
+        seen.clear()
+        waiting.clear()
+        release(nodes)
+
+
+def leaf_of(node: Node) -> Tensor | None:
+    """Return the tensor whose gradient a node accumulates, None for any other node."""
+    # Only `AccumulateGrad` nodes have no sequence number: autograd gives all of them the highest
+    # one, to run them as soon as they are ready. `variable` is their tensor.
+    leaf = getattr(node, "variable", None) if created(node) is None else None
+    return leaf if isinstance(leaf, Tensor) else None
 
 
 DEEP = 5_000

@@ -1,7 +1,6 @@
 """Reads facts from the graph of a loss: reduction and division, size and age."""
 
 import math
-from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.graph import release
+from gradscope.capture.step.graph import MOST_NODES, behind, leaf_of, release
 
 _PASSED_ON = frozenset(
     {
@@ -30,9 +29,6 @@ _PASSED_ON = frozenset(
 
 _LONGEST_CHAIN = 32
 """Maximum number of operations between the root and the reduction."""
-
-NODES = 20_000
-"""Maximum number of nodes in a walk."""
 
 _BRANCHES = frozenset({"AddBackward0", "SubBackward0"})
 
@@ -187,7 +183,7 @@ class Extent:
 
 
 def extent(root: Node, moment: int | None) -> Extent:
-    """Walk a graph, up to its first `NODES` nodes.
+    """Walk a graph, up to its first `MOST_NODES` nodes.
 
     Args:
         root: Node to start from.
@@ -196,7 +192,7 @@ def extent(root: Node, moment: int | None) -> Extent:
     seen, waiting = {root}, [root]
     limit = -1 if moment is None else moment
     crossed = {of for of in (created(root),) if of is not None and of < limit}
-    while waiting and len(seen) < NODES:
+    while waiting and len(seen) < MOST_NODES:
         node = waiting.pop()
         number = created(node)
         is_later = number is not None and number >= limit
@@ -222,40 +218,15 @@ def contains(root: Node, numbers: Container[int], least: int) -> bool:
     Args:
         root: Node to start from.
         numbers: Sequence numbers of the operations.
-        least: The smallest of these. Older nodes are not visited.
+        least: The smallest of these. Nodes behind older ones are not visited.
     """
-    seen, waiting = {root}, deque([root])
-    while waiting and len(seen) < NODES:
-        node = waiting.popleft()
-        number = created(node)
-        if number is not None and number in numbers:
-            return True
-        for following, _ in node.next_functions:
-            if following is None or following in seen:
-                continue
-            number = created(following)
-            if number is not None and number >= least:
-                seen.add(following)
-                waiting.append(following)
-    return False
+    return any(
+        number in numbers
+        for node in behind([root], until=lambda node: (created(node) or least) < least)
+        if (number := created(node)) is not None
+    )
 
 
 def leaves(root: Node) -> list[Tensor]:
     """Return the tensors that get a gradient from a graph, as far as it is walked."""
-    seen, waiting = {root}, [root]
-    found: list[Tensor] = []
-    while waiting and len(seen) < NODES:
-        node = waiting.pop()
-        # `AccumulateGrad` nodes have no place in the forward: autograd gives all of them the
-        # highest number, to run them as soon as they are ready.
-        leaf = getattr(node, "variable", None) if created(node) is None else None
-        if isinstance(leaf, Tensor):
-            found.append(leaf)
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    nodes = list(seen)
-    seen.clear()
-    release(nodes)
-    return found
+    return [leaf for node in behind([root]) if (leaf := leaf_of(node)) is not None]

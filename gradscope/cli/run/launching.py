@@ -10,7 +10,7 @@ from traceback import print_exception
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from gradscope.cli.errors import show_error, show_note, write_line
-from gradscope.cli.run.command import PlainRun, PlannedRun
+from gradscope.cli.run.planned import PlainRun, PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.execution import (
     Ending,

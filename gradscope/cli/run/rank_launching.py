@@ -2,13 +2,11 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from gradscope.cli.errors import show_error
-from gradscope.cli.run.planned import Planned
+from gradscope.cli.run.planned import PlannedRanks, PlannedRun
 from gradscope.cli.run.recorders import RankPlan
 from gradscope.cli.streams import open_streams
 from gradscope.errors import ExitCode, GradscopeError
@@ -16,38 +14,6 @@ from gradscope.launch.execution import leave
 from gradscope.launch.program import CannotRunError, Program
 from gradscope.launch.session import run_watched
 from gradscope.launch.started_ranks import own_rank, taken_plan
-
-if TYPE_CHECKING:
-    from gradscope.cli.run.command import PlannedRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRanks(Planned):
-    """A program to run on several ranks."""
-
-    run: "PlannedRun"
-    """What each rank does."""
-    ranks: int
-    words: tuple[str, ...]
-    """Command line of each rank, from `run` on."""
-
-
-def arguments_of_rank(words: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """Return the command line of a rank: the one that was typed, without `--nproc`.
-
-    Args:
-        words: As typed, from `run` on.
-        given: The script and its arguments, at the end of it.
-    """
-    end = len(words) - len(given)
-    kept: list[str] = []
-    options = iter(words[:end])
-    for word in options:
-        if word == "--nproc":
-            next(options, None)
-        elif not word.startswith("--nproc="):
-            kept.append(word)
-    return (*kept, *words[end:])
 
 
 def launch_ranks(planned: PlannedRanks) -> NoReturn:
@@ -73,9 +39,9 @@ def launch_ranks(planned: PlannedRanks) -> NoReturn:
     sys.exit(ExitCode.OK)
 
 
-def _report_on_ended(planned: "PlannedRun", recording: Path) -> None:
+def _report_on_ended(planned: PlannedRun, recording: Path) -> None:
     """Report on ranks that were all ended, as the launcher does once one was killed."""
-    from gradscope.cli.run.judging import judged_ended_ranks
+    from gradscope.cli.run.judging import judged_ended_ranks  # a rank needs no rules
 
     try:
         judged_ended_ranks(planned, recording)

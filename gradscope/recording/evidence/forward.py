@@ -90,6 +90,7 @@ class ComparisonRecord:
             "targets",
             "at_padding",
             "padding_class",
+            "grown",
         }
     )
     operation: str
@@ -116,6 +117,8 @@ class ComparisonRecord:
     """Number of these at padding, all of one class."""
     padding_class: int | None = None
     """The class."""
+    grown: int | None = None
+    """Line whose operands broadcast each other, and made an operand of this call of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,33 @@ class ZeroLabelRecord:
     labels: int
     zeros: int
     """Number of labels that are 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachableTargetRecord:
+    """A comparison of data with a prediction that cannot have the values of some of them."""
+
+    table: ClassVar[str] = "unreachable_target"
+    site: int | None
+    """Line of the comparison."""
+    operation: str
+    """Operation that bounds the prediction; the loss function if it does so itself."""
+    bound: TensorRef | None
+    """Result of that operation; None for the loss function."""
+    result: TensorRef
+    """Result of the comparison."""
+    low: float
+    """Smallest value that the prediction can have."""
+    high: float
+    elements: int
+    """Number of targets."""
+    outside: int
+    """Number of targets that lie beyond."""
+    lost: float
+    """Mean squared distance of the targets from the range, over their variance."""
+    least: float
+    """Smallest target."""
+    most: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from gradscope.report.check.phrasing import (
     seeds_text,
     unjudged_everywhere,
     when_text,
-    with_reports,
 )
 from gradscope.report.document import (
     Block,
@@ -69,14 +68,14 @@ def _findings(result: CheckResult) -> Iterator[Section]:
         found = tuple(
             finding_block(
                 item.finding,
-                report,
+                target.report_of(item),
                 beside=(
                     ("when", when_text(item, target)),
                     ("seeds", seeds_text(item, target)),
                     ("baseline", f"known, now worse: {item.worsened}" if item.worsened else ""),
                 ),
             )
-            for item, report in with_reports(target, target.counted())
+            for item in target.counted()
         )
         title = target.name if len(result.targets) > 1 else ""
         yield from section(title, [Findings(found=found)] if found else [])

@@ -13,6 +13,7 @@ from gradscope.rules.helpers.leftovers import (
     Leftover,
     accumulations,
     carried_over,
+    early,
     leftovers,
     overfull,
 )
@@ -25,16 +26,20 @@ class IncompleteWindow(Rule):
 
     What it finds:
         Gradient accumulation over k micro-batches if k does not divide the number of micro-batches
-        per epoch and the remainder is not handled.
+        per epoch and the remainder is not handled. Also a step right after the first micro-batch,
+        as by `if i % k == 0`, which holds for `i = 0`.
 
     Why it matters:
         If the remainder is zeroed, some data of each epoch is wasted. If it stays, the first step
-        of the next epoch is larger than all others and includes gradients of outdated weights.
+        of the next epoch is larger than all others and includes gradients of outdated weights. A
+        step after one micro-batch uses a k-th of a gradient.
 
     How it is measured:
         The window is the number of passes that feed most steps. Fewer passes are dropped if they
         are zeroed before a step, or left when the run ends with its epoch. A step with more passes
-        has a leak if an epoch begins among them, or if there are several such steps of one size.
+        has a leak if an epoch begins among them, or if there are several such steps of one size. A
+        step is early if it takes the first pass of an epoch alone, and the loss is divided by the
+        window; a note if it is the first step only.
 
     How to fix it:
         Also step at the end of the epoch: `if (i + 1) % k == 0 or i + 1 == len(loader)`, and divide
@@ -59,13 +64,16 @@ class IncompleteWindow(Rule):
         for one in context.shared(accumulations):
             if carried_over(one):
                 continue  # another rule reports it if every window does
-            leaking = overfull(one)
+            leaking, too_early = overfull(one), early(one)
             if leaking:
                 yield self._leaking(context, one, leaking)
             # What remains after the last epoch has the same cause as in earlier ones.
-            dropped = [left for left in leftovers(windows, one) if left.zero or not leaking]
+            has_cause = leaking or len(too_early) > 1
+            dropped = [left for left in leftovers(windows, one) if left.zero or not has_cause]
             if dropped:
                 yield self._dropped(context, one, dropped)
+            if len(too_early) > bool(dropped):
+                yield self._early(context, one, too_early)
 
     def _dropped(
         self, context: RuleContext, one: Accumulation, found: Sequence[Leftover]
@@ -93,6 +101,30 @@ class IncompleteWindow(Rule):
             },
             count=len(found),
             step=first.passes[0].step,
+        )
+
+    def _early(self, context: RuleContext, one: Accumulation, found: Sequence[Window]) -> Finding:
+        first = found[0]
+        return self.finding(
+            context,
+            message=(
+                f"a step takes {one.passes} micro-batches, but "
+                + (f"{len(found):,} steps take" if len(found) > 1 else "the first one takes")
+                + " only the first of an epoch, which is divided by "
+                f"{one.passes}, too"
+            ),
+            remedy=f"step at the end of a window: `if (i + 1) % {one.passes} == 0`",
+            site=first.step.site,
+            related=(context.related(one.site, "the backward of the micro-batches"),),
+            parameters=one.series.parameters,
+            evidence={
+                "passes_each_step": one.passes,
+                "steps_concerned": len(found),
+                "steps": one.series.step_count,
+            },
+            count=len(found),
+            step=first.step.step,
+            severity="warning" if len(found) > 1 else "note",
         )
 
     def _leaking(self, context: RuleContext, one: Accumulation, found: Sequence[Window]) -> Finding:

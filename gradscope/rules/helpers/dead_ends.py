@@ -17,10 +17,12 @@ _MOST_STEPS_DOWN = 8
 _FLAT = ("Mul", "Div", "LogSoftmax", "Sigmoid", "Softmax", "Tanh")
 """Prefixes of operations that pass on zeros where a factor, or their derivative, is zero."""
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
-_ALL_OR_NOTHING = (
-    *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sign", "Frac"),
-    *("Heaviside", "Bernoulli", "Normal", "Poisson", "Index", "Where", "MaskedFill", "Max"),
+_OWN_ZEROS = (
+    *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign"),
+    *("Heaviside", "Bernoulli", "Normal", "Poisson"),
 )
+"""Prefixes of operations that make zeros of a gradient by themselves, without other factors."""
+_ALL_OR_NOTHING = (*_OWN_ZEROS, "Frac", "Index", "Where", "MaskedFill", "Max")
 """Prefixes of operations that pass on a gradient either unchanged or as zero."""
 _VANISHING = {"float16": 1.5e-5, "bfloat16": 3e-36, "float32": 3e-36, "float64": 6e-306}
 """Gradient below which products may be zero, by type: 256 times the smallest number, or for long
@@ -298,7 +300,7 @@ class DeadEnds:
         if end.operation in _ROWS:
             return True
         is_recurrent = self.recording.modules[record.module].class_name in _RECURRENT
-        if is_recurrent or end.operation.startswith("Clamp"):
+        if is_recurrent or end.operation.startswith(_OWN_ZEROS):
             return False
         if len(record.shape.dims) <= 1 and not end.operation.startswith("Mul"):
             return True

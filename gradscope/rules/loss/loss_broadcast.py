@@ -37,7 +37,8 @@ class LossBroadcast(Rule):
 
     What it finds:
         A loss function of two tensors such as `[N, 1]` and `[N]`, or a difference or product whose
-        mean or sum is the loss: broadcasting expands both to `[N, N]`.
+        mean or sum is the loss: broadcasting expands both to `[N, N]`. Also a target that was
+        expanded to `[N, N]` before, as `reward + discount * next_value` of `[N]` and `[N, 1]`.
 
     Why it matters:
         No exception is raised and the loss falls. But each prediction moves towards the mean of all
@@ -46,8 +47,9 @@ class LossBroadcast(Rule):
     How it is measured:
         The shapes of both operands, where neither is the shape of the result and one has more
         dimensions than the other. Written by hand, only one of the two may come from the model,
-        and from there to the loss there may be only elementwise operations, sums and means. There
-        is no threshold.
+        and from there to the loss there may be only elementwise operations, sums and means. A
+        target of `[N, N]` has to meet N predictions of the model; written by hand, its line must be
+        known. There is no threshold.
 
     How to fix it:
         Give both the same shape: `output.squeeze(-1)`, or `target.unsqueeze(-1)`.
@@ -82,8 +84,39 @@ class LossBroadcast(Rule):
         for record in context.recording.evidence_of(ComparisonRecord):
             if _is_mistaken(context, record):
                 by_line.setdefault(record.site, []).append(record)
+            elif _meets_pairs(context, record):
+                yield self._expanded_target(context, record)
         for records in by_line.values():
             yield self._finding(context, records)
+
+    def _expanded_target(self, context: RuleContext, record: ComparisonRecord) -> Finding:
+        left, right = record.left.dims, record.right.dims
+        examples, pairs = sorted((math.prod(left), math.prod(right)))
+        what = _BY_HAND.get(record.operation, record.operation)
+        related = context.related(record.site, "the loss compares them here")
+        is_known = record.grown is not None
+        return self.finding(
+            context,
+            message=(
+                f"the operands of this line broadcast each other, so that {what} of "
+                if is_known
+                else f"{what} of "
+            )
+            + f"{list(left)} and {list(right)} has {pairs:,} pairs instead of {examples:,}: every "
+            "prediction meets every target",
+            remedy="give both operands the same shape, as by `.squeeze(-1)`"
+            if is_known
+            else "give the target the shape of the prediction where it is computed",
+            site=record.grown if is_known else record.site,
+            related=(related,) if is_known else (),
+            evidence={
+                "operation": record.operation,
+                "left": str(list(left)),
+                "right": str(list(right)),
+                "pairs": pairs,
+                "pairs_meant": examples,
+            },
+        )
 
     def _finding(self, context: RuleContext, records: list[ComparisonRecord]) -> Finding:
         first = records[0]
@@ -129,9 +162,26 @@ def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
     )
 
 
+def _meets_pairs(context: RuleContext, record: ComparisonRecord) -> bool:
+    """Return whether predictions for N examples meet targets of `[N, N]`."""
+    sides = [(record.left.dims, record.left_tensor), (record.right.dims, record.right_tensor)]
+    (fewer, in_graph), (more, _) = sorted(sides, key=lambda side: math.prod(side[0]))
+    count = math.prod(fewer)
+    if fewer not in ((count,), (count, 1)) or more != (count, count) or count == 1:
+        return False
+    if in_graph is None:
+        return False
+    return record.operation in _BROADCASTING or (
+        record.operation in _BY_HAND
+        and record.grown is not None
+        and not _looks_deliberate(context, record)
+        and is_averaged_into_loss(context, record.result.node)
+    )
+
+
 def _looks_deliberate(context: RuleContext, record: ComparisonRecord) -> bool:
-    site = context.site(record.site)
-    return site is not None and any(word in site.source for word in _DELIBERATE)
+    sources = [site.source for site in map(context.site, (record.site, record.grown)) if site]
+    return any(word in source for word in _DELIBERATE for source in sources)
 
 
 def _result(record: ComparisonRecord) -> tuple[int, ...]:

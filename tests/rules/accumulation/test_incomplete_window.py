@@ -5,7 +5,16 @@ import pytest
 from tests.rules.accumulation.runs import Run
 
 
-def loop(batches, window=4, *, epochs=3, zero_at_start=False, steps_at_end=False, counter="epoch"):
+def loop(
+    batches,
+    window=4,
+    *,
+    epochs=3,
+    zero_at_start=False,
+    steps_at_end=False,
+    counter="epoch",
+    offset=1,
+):
     """Epochs of so many batches, with a step after each window of the epoch, or of the run."""
     run = Run()
     weights = run.model("model", 4)
@@ -18,7 +27,7 @@ def loop(batches, window=4, *, epochs=3, zero_at_start=False, steps_at_end=False
         for batch in range(batches):
             position += 1
             run.backward(weights, line=11, divided=window)
-            done = position if counter == "run" else batch + 1
+            done = position if counter == "run" else batch + offset
             if done % window == 0 or (steps_at_end and batch + 1 == batches):
                 run.step(sgd, line=12)
                 run.zero(sgd, line=13)
@@ -63,3 +72,36 @@ def test_what_is_left_at_the_end_of_the_only_epoch_is_dropped():
     (found,) = loop(10, epochs=1).findings("GS305")
     assert (found.location.line, found.related) == (11, ())
     assert dict(found.evidence)["passes_dropped"] == 2
+
+
+def test_steps_after_the_first_batch_of_each_epoch_are_found():
+    (found,) = loop(13, offset=0).findings("GS305")
+    assert (found.severity, found.location.line, found.count) == ("warning", 12, 3)
+    assert "(i + 1) % 4 == 0" in found.remedy
+
+
+def test_a_first_step_after_one_batch_is_noted():
+    run = loop(12, offset=0)
+    (left,) = run.findings("GS305")
+    assert (left.severity, left.location.line) == ("warning", 11)  # three are left at the end
+    run.step(0, line=15)
+    (early,) = run.findings("GS305")
+    assert (early.severity, early.location.line, early.step) == ("note", 12, 0)
+
+
+def test_steps_of_one_batch_at_the_end_of_an_epoch_are_fine():
+    assert not loop(13, steps_at_end=True).findings("GS305")
+
+
+def test_a_first_batch_whose_loss_is_not_divided_is_a_window_of_its_own():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for window in (1, 4, 4):
+        run.event("epoch", 9, subject="loader", batches=4)
+        for batch in range(4):
+            run.backward(weights, line=11, divided=window)
+            if (batch + 1) % window == 0:
+                run.step(sgd, line=12)
+                run.zero(sgd, line=13)
+    assert not run.findings("GS305")

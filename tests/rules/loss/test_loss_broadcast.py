@@ -86,6 +86,59 @@ def test_images_without_their_channel_are_found(findings_of):
     assert "squeeze(1)` on the first" in finding.remedy
 
 
+def expanded_target(output, target):
+    bonus = torch.ones(len(target), 1)
+    goal = target + 0.9 * (bonus * target)
+    return functional.smooth_l1_loss(output, goal)
+
+
+def expanded_by_hand(output, target):
+    with torch.no_grad():
+        weight = (target - output).detach()
+    return (output[:, 0] * (0.5 * weight)).mean()
+
+
+def given_expanded(output, target):
+    return functional.huber_loss(output, target.expand(len(target), -1))
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("loss", [expanded_target, expanded_by_hand])
+def test_target_that_was_expanded_before_is_found_at_its_line(findings_of, loss):
+    finding = only(findings_of(nn.Linear(8, 1), (X, Y), loss), "GS702")
+    first = inspect.getsourcelines(loss)[1]
+    assert (finding.severity, finding.location.line) == ("error", first + 2)
+    assert [one.line for one in finding.related] == [first + 3]
+    assert dict(finding.evidence)["pairs"] == 400
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_expanded_target_of_unknown_origin_is_found_at_the_loss(findings_of):
+    finding = only(findings_of(nn.Linear(8, 1), (X, Y), given_expanded), "GS702")
+    assert finding.location.line == inspect.getsourcelines(given_expanded)[1] + 1
+    assert not finding.related
+
+
+def pairs_meant_before(output, target):
+    distance = target[:, None] - target * torch.ones(len(target), 1)
+    return (output * distance).mean() + functional.mse_loss(output[:, 0], target)
+
+
+def costs_given(output, target):
+    costs = torch.cdist(target[:, None], target[:, None])
+    return (output - costs).relu().mean()
+
+
+def wider_target(output, target):
+    ahead = target + 0.1 * torch.ones(3, 1)
+    return functional.mse_loss(output[:3].T.expand(3, -1), ahead[:, :3])
+
+
+@pytest.mark.parametrize("loss", [pairs_meant_before, costs_given, wider_target])
+def test_tables_of_targets_are_not_found(findings_of, loss):
+    assert found(findings_of(nn.Linear(8, 1), (X, Y), loss)) == []
+
+
 def pairs_of_outputs(output, target):
     return (output - output.squeeze(1)).abs().mean() + functional.mse_loss(output[:, 0], target)
 

@@ -197,6 +197,32 @@ def test_gate_that_is_frozen_at_zero_is_found(findings_of):
     assert {name.partition(".")[0] for name in found.parameters} == {"branch"}
 
 
+class Quantised(nn.Module):
+    """A layer whose weight is quantised before it is used."""
+
+    def __init__(self, quantise):
+        super().__init__()
+        self.weight, self.quantise = nn.Parameter(torch.randn(8, 8) * 0.3), quantise
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.last(functional.linear(x, self.quantise(self.weight)).relu())
+
+
+@pytest.mark.parametrize("quantise", [torch.sign, torch.round, lambda w: (-w.square()).relu()])
+def test_weights_that_are_rounded_themselves_are_found(findings_of, quantise):
+    torch.manual_seed(0)
+    (found,) = found_in(findings_of, Quantised(quantise))
+    assert found.severity == "error"
+    assert "weight" in found.parameters
+
+
+@pytest.mark.parametrize("quantise", [torch.relu, lambda w: w + (w.sign() - w).detach()])
+def test_weights_that_pass_a_gradient_are_healthy(findings_of, quantise):
+    torch.manual_seed(0)
+    assert found_in(findings_of, Quantised(quantise)) == []
+
+
 def test_straight_through_estimator_is_healthy(findings_of):
     torch.manual_seed(0)
     assert found_in(findings_of, Between(lambda h: h + (h.round() - h).detach())) == []

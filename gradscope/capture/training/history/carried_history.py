@@ -3,6 +3,7 @@
 import ast
 import inspect
 import linecache
+import math
 import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
@@ -15,7 +16,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created
-from gradscope.capture.step.graph import tensors
+from gradscope.capture.step.graph import behind, tensors
 from gradscope.recording.evidence.failures import Carried
 
 _MOST_FILES = 1000
@@ -308,15 +309,7 @@ class _OldNodes:
         return False if any(self._leads_back(node) for node in nodes) else None
 
     def _leads_back(self, node: Node) -> bool:
-        waiting, seen = [node], {node}
-        while waiting:
-            location = waiting.pop()
-            if self._is_old(location):
-                return True
-            following = {n for n, _ in location.next_functions if n is not None} - seen
-            seen |= following
-            waiting += following
-        return False
+        return any(self._is_old(one) for one in behind([node], most=math.inf))
 
     def _is_old(self, node: Node) -> bool:
         number = created(node)

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import Line, created, sequence_number
+from gradscope.capture.step.graph import MOST_NODES, leaf_of
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.history.assignments import Store
@@ -19,9 +20,6 @@ from gradscope.recording.events import CarriedEvent, KeptEvent, named
 _FIRST, _GROWTH = 5, 1.4
 """Every one of this many first steps is followed by a search, then every one after this many times
 as many steps. A search takes some milliseconds."""
-
-_MOST_NODES = 20_000
-"""Maximum number of nodes visited in a search."""
 
 _RISES = 3
 """Number of searches, each with more of the past than all before, after which it is recorded."""
@@ -141,7 +139,7 @@ class _Walk:
         waiting = [node for node in reference.nodes if node not in self._seen]
         self._seen.update(waiting)
         past, is_outdated = set[int](), False
-        while waiting and len(self._seen) < _MOST_NODES:
+        while waiting and len(self._seen) < MOST_NODES:
             node = waiting.pop()
             number = created(node)
             is_past = number is not None and number < self._moment
@@ -157,10 +155,8 @@ class _Walk:
         return frozenset(past) if is_outdated else frozenset()
 
     def _has_changed(self, node: Node) -> bool:
-        # Only AccumulateGrad nodes have no sequence number, and `variable` is their tensor.
-        leaf = None if created(node) is not None else getattr(node, "variable", None)
-        before = self._versions.get(id(leaf))
-        return before is not None and isinstance(leaf, Tensor) and before != leaf._version
+        leaf = leaf_of(node)
+        return leaf is not None and self._versions.get(id(leaf), leaf._version) != leaf._version
 
     def close(self) -> None:
         """Release the nodes."""

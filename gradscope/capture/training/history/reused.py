@@ -2,14 +2,10 @@
 
 from collections.abc import Collection
 
-from torch import Tensor
 from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import Line, created
-from gradscope.capture.step.graph import release
-
-_MOST_NODES = 20_000
-"""Maximum number of nodes in a walk."""
+from gradscope.capture.step.graph import MOST_NODES, behind, leaf_of, release
 
 _MOVING = (
     "Alias AsStrided Diagonal Expand Narrow Permute Select Slice Split Squeeze T Transpose Unbind "
@@ -51,13 +47,16 @@ class ReusedOperations:
 def _versions(root: Node, crossed: Collection[int]) -> dict[int, int]:
     """Return the versions of the leaves that some operations computed numbers from, by `id`."""
     seen: set[tuple[Node, bool]] = set()
-    waiting = [(one, False) for one in _found(root, crossed)]
+    waiting = [
+        (node, False)
+        for node in behind([root], until=lambda node: created(node) in crossed)
+        if created(node) in crossed
+    ]
     versions: dict[int, int] = {}
-    while waiting and len(seen) < _MOST_NODES:
+    while waiting and len(seen) < MOST_NODES:
         node, is_computed = waiting.pop()
-        # Only AccumulateGrad nodes have no sequence number, and `variable` is their tensor.
-        leaf = getattr(node, "variable", None) if created(node) is None else None
-        if isinstance(leaf, Tensor):
+        leaf = leaf_of(node)
+        if leaf is not None:
             if is_computed:
                 versions[id(leaf)] = leaf._version
             continue
@@ -70,22 +69,3 @@ def _versions(root: Node, crossed: Collection[int]) -> dict[int, int]:
     seen.clear()
     release(nodes)
     return versions
-
-
-def _found(root: Node, numbers: Collection[int]) -> list[Node]:
-    """Return the operations of some numbers that a graph leads to."""
-    seen, waiting = {root}, [root]
-    found = []
-    while waiting and len(seen) < _MOST_NODES:
-        node = waiting.pop()
-        if created(node) in numbers:
-            found.append(node)
-            continue
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    nodes = list(seen)
-    seen.clear()
-    release(nodes)
-    return found
