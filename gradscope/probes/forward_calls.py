@@ -10,6 +10,7 @@ from gradscope.recording.evidence.forward import (
     InvertedMaskRecord,
     OwnSimilarityRecord,
     SoftmaxRecord,
+    UnreachableTargetRecord,
     ZeroLabelRecord,
     ZeroQuotientRecord,
 )
@@ -46,6 +47,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             )
     _note_labels(context)
     _note_masks(context)
+    _note_ranges(context)
     if not context.of_run:  # a run compares several steps
         _note_quotients(context)
     graph = context.capture.graph
@@ -83,6 +85,27 @@ def _note_masks(context: ProbeContext) -> None:
                 token=one.token,
             )
         )
+
+
+def _note_ranges(context: ProbeContext) -> None:
+    for one in context.capture.target_ranges.found:
+        result = _reference(context, one.result)
+        if result is not None:
+            context.assembler.note(
+                UnreachableTargetRecord(
+                    site=context.assembler.site_of(one.line),
+                    operation=one.operation,
+                    bound=_reference(context, one.bound),
+                    result=result,
+                    low=one.low,
+                    high=one.high,
+                    elements=one.elements,
+                    outside=one.outside,
+                    lost=one.lost,
+                    least=one.least,
+                    most=one.most,
+                )
+            )
 
 
 def _note_quotients(context: ProbeContext) -> None:

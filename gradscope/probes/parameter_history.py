@@ -1,7 +1,9 @@
 """Finds modules and parameters that were loaded, replaced, frozen or initialized again."""
 
+import ast
 import linecache
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
@@ -12,6 +14,7 @@ from gradscope.capture.naming import dtype_name
 from gradscope.capture.source.definitions import Registration
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.capture.source.uncalled_updates import uncalled_updates
 from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.partial_unfreezing import partly_unfrozen
@@ -22,6 +25,7 @@ from gradscope.recording.evidence.parameters import (
     LoadedRecord,
     PartlyUnfrozenRecord,
     ReplacementRecord,
+    UncalledUpdateRecord,
 )
 
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
@@ -50,6 +54,8 @@ def probe_freezes(context: ProbeContext) -> str | None:
             if site is not None:
                 context.assembler.note(FreezeRecord(site=site))
         _note_partly_unfrozen(context, file)
+    if frozen:
+        _note_uncalled_updates(context)
     _note_casts(context)
     return None
 
@@ -73,6 +79,38 @@ def _note_partly_unfrozen(context: ProbeContext, file: str) -> None:
         match [context.assembler.site_of(line) for line in lines]:
             case [int(frozen), int(unfrozen)]:
                 context.assembler.note(PartlyUnfrozenRecord(frozen=frozen, unfrozen=unfrozen))
+
+
+def _note_uncalled_updates(context: ProbeContext) -> None:
+    """Record what would update a copy of a network, if no module of the user's names it."""
+    script = _file_of(sys.modules.get("__main__"))
+    modules = map(_file_of, list(sys.modules.values()))
+    files = [one for one in dict.fromkeys(modules) if one is not None and not is_installed(one)]
+    for file in files:
+        for function in _updates_in(file, is_script=file == script):
+            name = re.compile(rf"\b{function.name}\b")
+            others = (other for other in files if other != file)
+            if not any(map(name.search, map(_source_of, others))):
+                code = code_at(file, function.lineno)
+                line = None if code is None else Line(code, function.lineno)
+                site = None if line is None else context.assembler.site_of(line)
+                if site is not None:
+                    context.assembler.note(UncalledUpdateRecord(site=site, name=function.name))
+
+
+def _updates_in(file: str, *, is_script: bool) -> Iterator[ast.FunctionDef]:
+    source = _source_of(file)
+    if "zip(" in source and "parameters()" in source:
+        yield from uncalled_updates(tree_of(file), is_script=is_script)
+
+
+def _source_of(file: str) -> str:
+    return "".join(linecache.getlines(file))
+
+
+def _file_of(module: object) -> str | None:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) and file.endswith(".py") else None
 
 
 def _is_pretrained(module: object) -> bool:

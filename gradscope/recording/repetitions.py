@@ -18,6 +18,7 @@ from gradscope.recording.evidence.parameters import (
     LeafRecord,
     PartlyUnfrozenRecord,
     ReplacementRecord,
+    UncalledUpdateRecord,
 )
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.records import CapturedStep, EventRecord, Recording, StepRecord
@@ -198,6 +199,7 @@ _OF_STRUCTURE = frozenset(
         SoftmaxRecord,
         SourceRecord,
         StatementRecord,
+        UncalledUpdateRecord,
     }
 )
 """Evidence that depends only on graph, modules and lines."""

@@ -77,6 +77,7 @@ from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
+from gradscope.rules.loss.focal_factor_of_mean import FocalFactorOfMean
 from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.labels_of_zero import LabelsOfZero
@@ -89,6 +90,7 @@ from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
+from gradscope.rules.loss.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.loss.unused_derivative import UnusedDerivative
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
@@ -244,6 +246,8 @@ RULES: tuple[type[Rule], ...] = (
     InvertedPaddingMask,
     LossMaximised,
     UnusedDerivative,
+    TargetsOutOfRange,
+    FocalFactorOfMean,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

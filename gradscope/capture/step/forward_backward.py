@@ -21,10 +21,11 @@ from gradscope.capture.step.forward_calls import (
 )
 from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
+from gradscope.capture.step.losses.pair_labels import PairLabelObserver
+from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.padding_masks import PaddingMaskObserver
-from gradscope.capture.step.pair_labels import PairLabelObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.unvarying import UnvaryingObserver
@@ -65,11 +66,13 @@ class StepCapture:
         self.unvarying = UnvaryingObserver()
         self.pair_labels = PairLabelObserver()
         self.padding_masks = PaddingMaskObserver()
+        self.target_ranges = TargetRangeObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
             self.pair_labels,
             self.padding_masks,
+            self.target_ranges,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -203,6 +206,7 @@ class StepCapture:
         self.unvarying.close()
         self.pair_labels.close()
         self.padding_masks.close()
+        self.target_ranges.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

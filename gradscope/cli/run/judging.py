@@ -15,7 +15,6 @@ from rich.console import Console
 
 from gradscope.analysis.job import identity_of, is_communication
 from gradscope.analysis.kept_steps import KeptSteps
-from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, exit_code, fails, target_result
@@ -329,7 +328,7 @@ def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: C
     if is_of_ci(form) or (planned.policy is not None and form != "full"):
         return render_check(result, form, console, manner)
     (run,) = result.targets[0].runs
-    report = Report.of_job(run.ranks or (run.recording,), run.verdict)
+    report = run.report
     if closing:
         mark: Mark = "good" if exit_code(result) is ExitCode.OK else "bad"
         manner = replace(manner, closing=Word(closing, mark))

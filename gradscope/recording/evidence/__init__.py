@@ -42,6 +42,7 @@ from gradscope.recording.evidence.forward import (
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
+    UnreachableTargetRecord,
     ZeroDerivativeRecord,
     ZeroLabelRecord,
     ZeroQuotientRecord,
@@ -62,6 +63,7 @@ from gradscope.recording.evidence.parameters import (
     ReplacementRecord,
     SymmetryRecord,
     TwinRecord,
+    UncalledUpdateRecord,
 )
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
@@ -159,7 +161,9 @@ EVIDENCE: tuple[type, ...] = (
     TrainedOptimizer,
     TrainerArgument,
     TwinRecord,
+    UncalledUpdateRecord,
     UnitRecord,
+    UnreachableTargetRecord,
     UnrepeatedRegion,
     WatchCost,
     WithheldRecord,

@@ -176,6 +176,33 @@ class ZeroLabelRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachableTargetRecord:
+    """A comparison of data with a prediction that cannot have the values of some of them."""
+
+    table: ClassVar[str] = "unreachable_target"
+    site: int | None
+    """Line of the comparison."""
+    operation: str
+    """Operation that bounds the prediction; the loss function if it does so itself."""
+    bound: TensorRef | None
+    """Result of that operation; None for the loss function."""
+    result: TensorRef
+    """Result of the comparison."""
+    low: float
+    """Smallest value that the prediction can have."""
+    high: float
+    elements: int
+    """Number of targets."""
+    outside: int
+    """Number of targets that lie beyond."""
+    lost: float
+    """Mean squared distance of the targets from the range, over their variance."""
+    least: float
+    """Smallest target."""
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonRecord:
     """A recurrent layer: how strongly its last output depends on its input at each time step."""
 

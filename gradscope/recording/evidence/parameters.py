@@ -56,6 +56,15 @@ class CastRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UncalledUpdateRecord:
+    """A function that writes to one of two networks' parameters, and that nothing calls."""
+
+    table: ClassVar[str] = "uncalled_update"
+    site: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartlyUnfrozenRecord:
     """A function that freezes a module, uses it, and unfreezes only a part of it."""
 

@@ -7,20 +7,23 @@ from typing import ClassVar
 from gradscope.analysis.windows import Windows
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import AverageEvent, StepEvent, only
+from gradscope.recording.evidence.parameters import UncalledUpdateRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.architectures.still_copies import still_copies
 from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongWeightAverage(Rule):
-    """A moving average of the weights runs away, is almost a copy, or is never stored.
+    """A moving average of the weights runs away, is almost a copy, or is never updated.
 
     What it finds:
         `average.add_((average - weight) * (1 - decay))`, which adds the gap where it should take it
         away. And `target = (1 - tau) * weight + tau * target` with a small `tau`: its factors are
         swapped. And `average = average * decay + weight * (1 - decay)` in a loop over both, which
-        gives a new value to the loop's variable and leaves the average as it was.
+        gives a new value to the loop's variable and leaves the average as it was. And a function
+        that would update a copy of a network, and that nothing calls.
 
     Why it matters:
         An average that moves away multiplies its distance from the weights in every step and grows
@@ -36,6 +39,10 @@ class WrongWeightAverage(Rule):
         two captured steps, as the factor of an average that warms up grows. An average that is
         computed and not written is lost if its statement assigns to a variable of the loop, or
         drops the result, and the loop neither stores anything nor reads the variable later.
+        A function is never called if it loops over the parameters of two networks, writes to those
+        of one, and no file of the user's names it. Then a frozen copy of a network has to be used
+        by the forward, to equal the network in the first captured step, and to be unchanged in the
+        last one, while the network is not.
 
     How to fix it:
         `average.mul_(decay).add_(weight, alpha=1 - decay)`, or
@@ -64,6 +71,7 @@ class WrongWeightAverage(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with such an average."""
+        yield from self._of_uncalled(context)
         for event in only(AverageEvent, context.shared(Windows).events):
             own = event.own
             if own is None:
@@ -96,6 +104,29 @@ class WrongWeightAverage(Rule):
                 evidence={"factor": own, "limit": 1.0 if own > 1 else self.least_kept},
                 count=event.tensors or 0,
                 step=event.step,
+            )
+
+    def _of_uncalled(self, context: RuleContext) -> Iterator[Finding]:
+        sites = {
+            captured.recording.sites[one.site]: one.name
+            for captured in context.recording.captured_steps
+            for one in captured.recording.evidence_of(UncalledUpdateRecord)
+        }
+        still = next(still_copies(context), None) if len(sites) == 1 else None
+        if still is None:
+            return
+        for site, name in sites.items():
+            yield self.finding(
+                context,
+                message=(
+                    f"{still.copy} stays what {still.network} was at first: nothing calls "
+                    f"{name}(), which would update it"
+                ),
+                remedy=f"call {name}() after each step of the optimizer",
+                site=site,
+                related=(context.related(still.site, "the copy"),),
+                evidence={"tensors": still.tensors},
+                count=still.tensors,
             )
 
     def _of_lost(self, context: RuleContext, event: AverageEvent, tensors: str) -> Finding:

@@ -69,9 +69,9 @@ class CriticInPolicyLoss(Rule):
         log-likelihood, or the ratio of two. The other is linear in the output of a layer, plus or
         minus numbers without a gradient, such as a return. Some of the layer's parameters do not
         affect the first factor, and the step trains them. A learned weight is a parameter of one
-        element. One product in the loss detaches it, and another one multiplies the same tensor, up
-        to a constant, by what was computed from the weight alone: a warning. Nothing is measured in
-        numbers, so there is no threshold.
+        element. One product in the loss detaches it, or has a constant of its value other than 1.
+        Another one multiplies the same tensor, up to a constant, by what was computed from the
+        weight alone: a warning. Nothing is compared with a threshold.
 
     How to fix it:
         `advantage = (returns - values).detach()`. The critic learns from a loss of its own.
@@ -123,7 +123,7 @@ class CriticInPolicyLoss(Rule):
             ),
             remedy="detach() the other factor: this loss is to train the weight alone",
             site=weight.product.site,
-            related=(context.related(weight.cut.site, "the weight is detached here"),),
+            related=(context.related(weight.constant, "the weight is a constant here"),),
             severity="warning",
             parameters=weight.weighed,
             evidence={"parameters_weighed": len(weight.weighed)},

@@ -8,7 +8,9 @@ from typing import ClassVar
 from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.policy_terms import PolicyTerm, policy_terms
 from gradscope.rules.helpers.loss.signed_terms import SignedTerm, signed_terms
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.loss.first_loss import classes_of
@@ -31,7 +33,8 @@ class LossMaximised(Rule):
     What it finds:
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
-        of the correct classes, or PPO's minimum of two surrogates.
+        of the correct classes, or PPO's minimum of two surrogates. And a policy loss without its
+        minus, `(log_prob * advantage).mean()`.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -47,18 +50,22 @@ class LossMaximised(Rule):
         classifier must not be better than chance at first: its cross-entropy is at least `least` of
         ln(C). Two outputs of the model may be meant to part. Outside of runs, so may what a
         generator gets from its discriminator: losses of two classes are left alone there.
-        Log-likelihoods may be weighed by costs, and are left alone unless all have the same factor.
+        Log-likelihoods may be weighed by costs, and are left alone unless all have the same factor,
+        or the source names the factor as a reward, a return or an advantage, and shows no minus
+        where it is defined.
         An optimizer with `maximize=True` is meant to enlarge the loss.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
 
     When it may be wrong:
-        If the model is to become wrong, as in unlearning of a regression.
+        If the model is to become wrong, as in unlearning of a regression. If a variable that is
+        named as a reward holds costs.
 
     Source:
         Schulman et al. 2017, "Proximal Policy Optimization Algorithms" (arXiv 1707.06347), equation
-        7: the minimum is a lower bound of an objective that is maximised.
+        7: the minimum is a lower bound of an objective that is maximised. Williams 1992, "Simple
+        Statistical Gradient-Following Algorithms": likelihood times reward is one, too.
     """
 
     code: ClassVar[str] = "GS720"
@@ -76,24 +83,38 @@ class LossMaximised(Rule):
             return "no backward was recorded"
         if not context.shared(forward_stats):
             return "the values of the forward were not measured"
-        optimizers, run = context.recording.evidence_of(OptimizerRecord), context.run
-        if len(optimizers) > 1:
-            return "several optimizers may oppose each other"
-        if any(one.maximises for one in optimizers):
+        if any(one.maximises for one in context.recording.evidence_of(OptimizerRecord)):
             return "the optimizer maximises the loss"
-        if run is not None and not optimizers:
-            return "the weights are changed without an optimizer"
-        if run is not None and not (run.is_only_loss and run.is_stepped):
-            return "several backward passes may oppose each other"
-        return None
+        return None if any(policy_terms(context)) else _opponents(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding if the loss is the negative of an error."""
+        """Yield a finding if the loss is the negative of an error, or for policies' losses."""
+        if context.run is not None and not context.recording.evidence_of(OptimizerRecord):
+            return  # an update by hand may follow the gradient upwards
+        for one in {one.product.site: one for one in policy_terms(context)}.values():
+            if one.sign > 0 and _trains(context, one.product):
+                yield self._of_policy(context, one)
+        if _opponents(context) is None:
+            yield from self._of_errors(context)
+
+    def _of_policy(self, context: RuleContext, term: PolicyTerm) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                f"each step makes actions less likely the larger `{term.reward}` is: "
+                "the policy loss has the wrong sign"
+            ),
+            remedy="put a minus in front of the mean",
+            site=term.product.site,
+            evidence={"terms_enlarged": 1},
+        )
+
+    def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
         errors = [one for one in terms if one.kind != "other" and _makes_worse(one)]
         if not errors or not all(_makes_worse(one) for one in terms):
             return
-        errors = [one for one in errors if _is_trained(context, one)]
+        errors = [one for one in errors if _trains(context, one.node)]
         if context.run is None and any(_may_be_adversarial(one) for one in errors):
             return
         shares = [self._share_of_chance(context, one) for one in errors]
@@ -139,9 +160,21 @@ def _may_be_adversarial(term: SignedTerm) -> bool:
     return is_binary or term.node.operation == "LogSigmoidBackward0"
 
 
-def _is_trained(context: RuleContext, term: SignedTerm) -> bool:
+def _opponents(context: RuleContext) -> str | None:
+    """Return why an error may be meant to grow, None if nothing opposes it."""
+    optimizers, run = context.recording.evidence_of(OptimizerRecord), context.run
+    if len(optimizers) > 1:
+        return "several optimizers may oppose each other"
+    if run is not None and not optimizers:
+        return "the weights are changed without an optimizer"
+    if run is not None and not (run.is_only_loss and run.is_stepped):
+        return "several backward passes may oppose each other"
+    return None
+
+
+def _trains(context: RuleContext, term: NodeRecord) -> bool:
     """Return whether layers before a term are trained, and not only an input such as a patch."""
-    behind = context.parameters_behind([term.node.index])
+    behind = context.parameters_behind([term.index])
     trained = behind & (
         context.shared(Reach).learning if context.run is None else context.run.stepped
     )

@@ -1,4 +1,4 @@
-"""GS214: the layer that feeds the loss is frozen."""
+"""GS214: new layers that are frozen together with old ones: heads, adapters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,21 +10,24 @@ from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRec
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.architectures.idle_adapters import idle_adapters
 from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenHead(Rule):
-    """The layer that feeds the loss is frozen while layers before it learn.
+    """The layer that feeds the loss, or a new adapter, is frozen while others learn.
 
     What it finds:
         A model whose last layer with weights does not require grad, although (nearly) every other
         layer does, although it replaced another layer, such as a new classifier, or although it
-        starts from random weights on top of frozen layers that were loaded.
+        starts from random weights on top of frozen layers that were loaded. Also adapters of a low
+        rank that are frozen together with the model that they were put into.
 
     Why it matters:
         A loop that should freeze only the backbone also froze the head, or froze it instead. The
-        layers before it must fit a random projection, and the loss stalls early.
+        layers before it must fit a random projection, and the loss stalls early. An adapter that is
+        frozen at its first weights, of which the second is zero, changes nothing.
 
     How it is measured:
         The head is the module with a weight matrix of its own whose output is nearest to the loss.
@@ -32,11 +35,13 @@ class FrozenHead(Rule):
         another module and is the only replacement that is frozen, or has weights that nothing
         loaded while those of frozen layers were loaded. A head that a line of its own freezes is
         fixed on purpose. A module that returns the loss itself is no head. It is an error if the
-        head has weights that nothing loaded, and a warning otherwise.
+        head has weights that nothing loaded, and a warning otherwise. An adapter is two weights
+        whose product has a lower rank than its size. It is a warning if both are frozen by a line
+        of their own, the second is exactly zero, and no module of the same class learns.
 
     How to fix it:
-        Freeze the backbone before the head is replaced, or give the head its
-        `requires_grad_(True)` back.
+        Freeze the backbone before the head is replaced or the adapters are added, or give them
+        their `requires_grad_(True)` back.
 
     When it may be wrong:
         A classifier may be fixed on purpose, such as a simplex of class means. The rule skips
@@ -63,7 +68,35 @@ class FrozenHead(Rule):
         return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding if the head is frozen and should not be."""
+        """Yield a finding for a head and one for adapters that are frozen and should not be."""
+        yield from self._of_adapters(context)
+        yield from self._of_head(context)
+
+    def _of_adapters(self, context: RuleContext) -> Iterator[Finding]:
+        adapters = list(idle_adapters(context))
+        modules = [context.recording.modules[one.module] for one in adapters]
+        made = [context.site(one.site) for one in modules]
+        freezes = next(filter(None, (_freeze(context, one) for one in made)), None)
+        trained = sum(p.requires_grad for p in context.recording.parameters)
+        if not adapters or freezes is None or not trained:
+            return
+        paths = [one.path for one in modules]
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        yield self.finding(
+            context,
+            message=(
+                f"the adapters of {', '.join(paths[:3])}{more} are frozen, and their second weight "
+                "is 0: they change nothing"
+            ),
+            remedy="freeze the model before the adapters are added, or unfreeze them after it",
+            site=freezes,
+            related=(context.related(made[0], f"{paths[0]} is made here"),),
+            parameters=[index for one in adapters for index in one.parameters],
+            evidence={"frozen_adapters": len(adapters)},
+            count=len(adapters),
+        )
+
+    def _of_head(self, context: RuleContext) -> Iterator[Finding]:
         layers = _layers(context)
         head = next(iter(_calls(context, layers)), None)
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):

@@ -1,5 +1,7 @@
 """GS705: advantages that train the critic, and products that look like them."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -174,10 +176,10 @@ def test_a_critic_that_no_step_trains_is_near_but_fine(findings_of):
 class Tempered(nn.Module):
     """A policy with a learned temperature of its entropy."""
 
-    def __init__(self):
+    def __init__(self, log_alpha=0.0):
         super().__init__()
         self.actor = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3))
-        self.log_alpha = nn.Parameter(torch.zeros(1))
+        self.log_alpha = nn.Parameter(torch.full((1,), log_alpha))
 
     def forward(self, state):
         return self.actor(state)
@@ -218,3 +220,33 @@ def test_a_temperature_whose_loss_trains_the_policy_is_a_warning(findings_of):
 )
 def test_learned_weights_that_are_fine(findings_of, loss):
     assert not told(findings_of(Tempered(), BATCH, loss))
+
+
+def with_constant(constant):
+    """The same loss with a temperature that was detached before this forward."""
+
+    def loss(model, batch):
+        state, _, returns = batch
+        logp = model(state).log_softmax(1)
+        mean = (logp.exp() * logp).sum(1)
+        policy = (constant * mean - logp.exp()[:, 0] * returns).mean()
+        return policy - (model.log_alpha.exp() * (mean + 1.0)).mean()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("log_alpha", "constant", "is_found"),
+    [
+        (-0.5, math.exp(-0.5), True),
+        (-0.5, torch.tensor([-0.5]).exp(), True),
+        (-0.5, 0.6, False),
+        (0.0, 1.0, False),
+    ],
+    ids=["number", "tensor", "another number", "one"],
+)
+def test_a_temperature_that_was_detached_before_is_known_by_its_value(
+    findings_of, log_alpha, constant, is_found
+):
+    found = findings_of(Tempered(log_alpha), BATCH, with_constant(constant))
+    assert told(found) == ["warning"] * is_found

@@ -14,6 +14,7 @@ X = torch.randn(32, 6, generator=generator)
 Y = torch.randn(32, 3, generator=generator)
 CLASSES = torch.randint(0, 3, (32,), generator=generator)
 ADVANTAGES = torch.randn(32, generator=generator)
+COSTS = ADVANTAGES
 ROWS = torch.arange(32)
 
 
@@ -59,11 +60,11 @@ HEALTHY = {
     "one error against another": lambda out: (
         functional.mse_loss(out, Y) - 0.1 * functional.cross_entropy(out, CLASSES)
     ),
-    "costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * ADVANTAGES).mean(),
-    "positive costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * ADVANTAGES.abs()).mean(),
+    "costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * COSTS).mean(),
+    "positive costs": lambda out: (out.log_softmax(1)[ROWS, CLASSES] * COSTS.abs()).mean(),
     "cost of an episode": lambda out: out.log_softmax(1)[ROWS, CLASSES].sum() * 3.0,
     "negative rewards": lambda out: (
-        functional.cross_entropy(out, CLASSES, reduction="none") * -ADVANTAGES.abs()
+        functional.cross_entropy(out, CLASSES, reduction="none") * -COSTS.abs()
     ).mean(),
     "entropy": lambda out: (out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
     "pushed apart": lambda out: functional.relu(1 - (out - Y).pow(2).sum(1)).mean(),

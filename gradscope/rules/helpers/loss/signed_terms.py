@@ -62,33 +62,82 @@ class SignedTerm:
 
 def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
     """Yield the terms of the loss, each with its sign."""
+    for one, is_end in _way_to_terms(context):
+        if is_end:
+            is_unknown = not _inputs(context, one.node.index) or (
+                one.is_weighed and one.kind in _LIKELIHOODS
+            )
+            sign = 0 if is_unknown else one.sign
+            yield SignedTerm(one.node, sign, one.kind, one.error, one.flip)
+
+
+def signed_products(context: RuleContext) -> Iterator[tuple[NodeRecord, int]]:
+    """Yield the products with data on the way to the terms, each with its sign in the loss."""
+    for one, _ in _way_to_terms(context):
+        if one.node.operation == "MulBackward0" and len(_inputs(context, one.node.index)) == 1:
+            yield one.node, one.sign
+
+
+def _way_to_terms(context: RuleContext) -> Iterator[tuple["_Reached", bool]]:
+    """Yield the operations from the loss to its terms, and whether the way ends there."""
     stats = context.shared(forward_stats)
     errors = {
         one.result.node: one
         for one in context.recording.evidence_of(ComparisonRecord)
         if one.operation in ERRORS
     }
-    waiting = [_Reached(node, 1, None, False) for node in context.first.nodes if node.depth == 0]
+    waiting = [_Reached(node, 1) for node in context.first.nodes if node.depth == 0]
     seen = {(one.node.index, one.sign) for one in waiting}
     while waiting:
-        node, sign, flip, is_weighed = waiting.pop()
+        reached = waiting.pop()
+        node = reached.node
         inputs = _inputs(context, node.index)
         error = errors.get(node.index)
         # With two inputs, two outputs of the model are compared, which may be meant to part.
         is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
         kind = "error" if is_error else _kind(context, stats, node)
         signs = _signs(stats, node, inputs) if kind == "other" else ()
-        if not signs:
-            is_unknown = not inputs or (is_weighed and kind in _LIKELIHOODS)
-            yield SignedTerm(node, 0 if is_unknown else sign, kind, error, flip)
-        is_weighed |= node.operation == "MulBackward0" and not _is_scaled(stats, node, inputs)
+        yield reached._replace(kind=kind, error=error), not signs
+        is_weighed = reached.is_weighed or (
+            node.operation == "MulBackward0" and scale_of(context, node) is None
+        )
         for one, factor in zip(inputs, signs, strict=False):
-            if (one, sign * factor) not in seen:
-                seen.add((one, sign * factor))
-                flipped = node if factor < 0 else flip
-                waiting.append(
-                    _Reached(context.recording.nodes[one], sign * factor, flipped, is_weighed)
-                )
+            sign = reached.sign * factor
+            if (one, sign) not in seen:
+                seen.add((one, sign))
+                flip = node if factor < 0 else reached.flip
+                waiting.append(_Reached(context.recording.nodes[one], sign, flip, is_weighed))
+
+
+def likelihood_sign(context: RuleContext, node: int) -> int:
+    """Return 1 if a tensor is log-likelihoods, -1 if it is negative ones, 0 if neither.
+
+    Of classes that were picked, or of a normal distribution.
+    """
+    stats = context.shared(forward_stats)
+    record = context.recording.nodes[node]
+    if record.operation == "NllLossBackward0":
+        return -1
+    is_log = record.operation == "LogBackward0" and _highest(stats, node) <= 0
+    is_likelihood = is_log or _kind(context, stats, record) == "log-likelihood"
+    return int(is_likelihood or _is_normal(context, stats, node))
+
+
+def _is_normal(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
+    """Return whether a tensor is `-(x - mean)**2 / (2 * variance) - log(deviation) - constant`."""
+    operations = ["DivBackward0", "NegBackward0", "PowBackward0"]
+    if context.recording.nodes[node].operation != "SubBackward0":
+        return False
+    while inputs := _inputs(context, node):
+        operation = context.recording.nodes[node].operation
+        if operation == operations[0]:
+            operations.pop(0)
+            if not operations:
+                return _is_distance(context, stats, node, inputs[0])
+        elif operation != "SubBackward0":
+            return False
+        node = inputs[0]
+    return False
 
 
 class _Reached(NamedTuple):
@@ -96,20 +145,32 @@ class _Reached(NamedTuple):
 
     node: NodeRecord
     sign: int
-    flip: NodeRecord | None
-    is_weighed: bool
+    flip: NodeRecord | None = None
+    is_weighed: bool = False
     """Whether factors that differ may be costs, whose likelihood is to become smaller."""
+    kind: TermKind = "other"
+    error: ComparisonRecord | None = None
 
 
-def _is_scaled(stats: dict[TensorRef, ForwardStat], product: NodeRecord, inputs: list[int]) -> bool:
-    """Return whether all elements of an input got the same factor, as far as their range tells."""
+def scale_of(context: RuleContext, product: NodeRecord) -> float | None:
+    """Return the magnitude of the factor that all elements of the only input with a gradient got.
+
+    None if there are two such inputs, or if the range of the elements shows that factors differ.
+    """
+    stats, inputs = context.shared(forward_stats), _inputs(context, product.index)
     made = stats.get(TensorRef(node=product.index, slot=0))
     given = stats.get(TensorRef(node=inputs[0], slot=0)) if len(inputs) == 1 else None
     if made is None or given is None or given.numel == 1 or not given.norm:
-        return False
+        return None
     factor = made.norm / given.norm
-    ends = ((given.minimum, made.minimum), (given.maximum, made.maximum))
-    return all(math.isclose(factor * before, after, rel_tol=1e-4) for before, after in ends)
+    ends = sorted((factor * given.minimum, factor * given.maximum))
+    turned = sorted(-one for one in ends)
+    found = (made.minimum, made.maximum)
+    is_same = any(
+        all(math.isclose(one, two, rel_tol=1e-4) for one, two in zip(found, span, strict=True))
+        for span in (ends, turned)
+    )
+    return factor if is_same else None
 
 
 def _signs(

@@ -1,0 +1,66 @@
+"""Finds functions that would update a copy of a network, and that nothing calls."""
+
+import ast
+import itertools
+from collections.abc import Iterator
+
+_WRITES = frozenset({"add_", "copy_", "lerp_", "mul_", "set_"})
+_PLAIN_BASES = frozenset({"Module", "object"})
+_DECORATORS = frozenset({"no_grad", "inference_mode", "staticmethod"})
+
+
+def uncalled_updates(tree: ast.Module, *, is_script: bool) -> Iterator[ast.FunctionDef]:
+    """Yield the functions that write to one of two networks' parameters and are named nowhere else.
+
+    Libraries may call a method of a class that is derived from theirs. A function of a module may
+    be there for other scripts.
+
+    Args:
+        tree: A file.
+        is_script: Whether it is the script itself.
+    """
+    named = {name for node in ast.walk(tree) for name in _names(node)}
+    own = [one for one in tree.body if isinstance(one, ast.ClassDef)]
+    bodies = [one.body for one in own if {*map(_last, one.bases)} <= _PLAIN_BASES]
+    for one in itertools.chain(*bodies, tree.body if is_script else []):
+        if isinstance(one, ast.FunctionDef) and one.name not in named:
+            is_plain = {*map(_last, one.decorator_list)} <= _DECORATORS
+            if is_plain and any(map(_is_update, ast.walk(one))):
+                yield one
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node uses, those in strings among them."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.alias):
+        yield node.name
+
+
+def _last(value: ast.expr) -> str:
+    if isinstance(value, ast.Call):
+        return _last(value.func)
+    return value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+
+
+def _is_update(node: ast.AST) -> bool:
+    """Return whether a loop over the parameters of two networks writes to those of one."""
+    if not isinstance(node, ast.For) or _last(node.iter) != "zip":
+        return False
+    assert isinstance(node.iter, ast.Call)
+    pairs = [ast.unparse(one) for one in node.iter.args]
+    return (
+        len(pairs) == 2
+        and all("parameters()" in one for one in pairs)
+        and any(_is_write(inner) for statement in node.body for inner in ast.walk(statement))
+    )
+
+
+def _is_write(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(isinstance(one, ast.Attribute) and one.attr == "data" for one in node.targets)
+    return isinstance(node, ast.Call) and _last(node.func) in _WRITES

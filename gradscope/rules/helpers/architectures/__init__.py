@@ -1,0 +1,1 @@
+"""Facts on kinds of models: vector quantisation, adapters."""
