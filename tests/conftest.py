@@ -73,7 +73,7 @@ IMPORTED = (
     "gradscope.cli.checking",
     "gradscope.cli.run.judging",
     "gradscope.cli.run.launching",
-    "gradscope.cli.run.plain_parser",
+    "gradscope.cli.shell.plain_parser",
     "gradscope.cli.run.recorders",
     "gradscope.cli.run.report",
     "gradscope.cli.processes.worker",

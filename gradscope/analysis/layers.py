@@ -183,6 +183,8 @@ class Layer:
     """Root of the sum of squares over a module's parameters, each with its largest norm of the
     column. For several modules, the largest such value.
     """
+    is_measured: bool
+    """Whether a step looked for their gradients, which may have been missing in all steps."""
 
 
 def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS) -> list[Layer]:
@@ -190,7 +192,13 @@ def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS
     norms = _Norms(report.recording, columns)
     found = outline(modules_below(report, view), norms.mark, rows, view.depth)
     return [
-        Layer(module=module, level=level, cells=norms.largest(module)) for module, level in found
+        Layer(
+            module=module,
+            level=level,
+            cells=norms.largest(module),
+            is_measured=any(map(norms.is_measured, module.rows)),
+        )
+        for module, level in found
     ]
 
 
@@ -288,6 +296,10 @@ class _Norms:
         known = [value for value in cells if value is not None]
         gaps = tuple(value is None for value in cells)
         return (row.own_numel, row.trainable_parameters, gaps, all(map(math.isfinite, known)))
+
+    def is_measured(self, row: ModuleRow) -> bool:
+        """Return whether a step looked for a gradient of one of the module's parameters."""
+        return any(position in self._cells for position in self._below[row.index])
 
     def of(self, row: ModuleRow) -> Cells:
         """Return the norms of one module."""

@@ -56,6 +56,10 @@ class Surroundings:
     """
     are_optimizers_alike: bool = False
     """Whether two optimizers, which different lines made, hold exactly the same parameters."""
+    are_gradients_assigned: bool = False
+    """Whether an optimizer steps with gradients that no backward has left there: the script has
+    assigned them.
+    """
     losses: tuple[float, ...]
     """Losses of the backwards from this line: this one, then those of later steps."""
     losses_before: tuple[float, ...]

@@ -237,7 +237,7 @@ class TrainingRun:
     without a step come last.
     """
     seconds: float
-    """Seconds until the last event."""
+    """Seconds from the first event to the last, without the script's imports and preparations."""
     is_complete: bool
     """Whether the recording lasts to the end of the run."""
     loss_text: str = ""
@@ -273,13 +273,13 @@ def training_run(recording: Recording) -> TrainingRun | None:
     losses = step_losses(recording)
     drawn = patterns(found, optimizers, users_sites(recording))
     ending = next(iter(recording.evidence_of(RunEnding)), None)
-    last = max((event.seconds for event in recording.events), default=0.0)
+    times = [event.seconds for event in recording.events]
     kept = KeptSteps(recording)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=_steps(recording, found, optimizers, losses),
         patterns=drawn,
-        seconds=last,
+        seconds=max(times, default=0.0) - min(times, default=0.0),
         is_complete=recording.finished,
         loss_text=losses.text,
         has_cut=any(norms.cut for pattern in drawn for _, norms in pattern.norms),

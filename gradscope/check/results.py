@@ -1,10 +1,12 @@
 """Results of a check: runs of targets, their findings merged by cause, and the decision."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from gradscope.analysis.recording_index import ended_by, first_step
+from gradscope.analysis.report import Report
 from gradscope.check.options import Policy
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
@@ -32,7 +34,7 @@ class Failure:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """A recording, judged by the rules."""
 
@@ -40,6 +42,13 @@ class Run:
     verdict: Verdict
     ranks: tuple[Recording, ...] = ()
     """Recordings of all ranks, if a job was judged; `recording` is the first of them."""
+    joined: Report | None = field(default=None, compare=False)
+    """The report, where it has been made already."""
+
+    @cached_property
+    def report(self) -> Report:
+        """The recording, or those of all ranks, joined with the findings."""
+        return self.joined or Report.of_job(self.ranks or (self.recording,), self.verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,10 @@ class TargetResult:
     """Findings, the worst first, known ones last."""
     failures: tuple[Failure, ...] = ()
     """Failures of the runs that could not be judged."""
+
+    def report_of(self, item: CheckedFinding) -> Report:
+        """Return the report of the run that shows a finding worst."""
+        return self.runs[item.run].report
 
     def counted(self) -> Iterator[CheckedFinding]:
         """Yield the findings that the baseline does not hide."""

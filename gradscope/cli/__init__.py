@@ -43,14 +43,19 @@ def main() -> None:
 
 def _parsed() -> "Planned":
     """Run the command line, and exit unless it leaves a script to be run."""
+    from gradscope.cli.options import with_optional_values
+
     is_left = True
     with BugReport():
         try:
-            planned = _planned(sys.argv[1:]) or _parsed_by_typer()
+            line = with_optional_values(sys.argv[1:])
+            planned = _parsed_plainly(line) or _parsed_by_typer(line)
             is_left = False
             return planned
         except GradscopeError as error:
             show_error(error)
+            sys.exit(ExitCode.CANNOT_JUDGE)
+        except BrokenPipeError:  # the reader of stdout or stderr has left
             sys.exit(ExitCode.CANNOT_JUDGE)
         except OSError as error:
             if error.errno != errno.ENOSPC or error.filename is not None:
@@ -63,26 +68,29 @@ def _parsed() -> "Planned":
                 seal_stdout()
 
 
-def _planned(line: list[str]) -> "Planned | None":
-    """Return the run of a plain command line; None for a line that typer has to parse."""
-    if line[:1] != ["run"]:
-        return None
-    from gradscope.cli.run.command import run
-    from gradscope.cli.run.plain_parser import parsed
+def _parsed_plainly(line: list[str]) -> "Planned | None":
+    """Run a plain command line; None for a line that typer has to parse."""
+    from gradscope.cli.progress import progress_line
     from gradscope.cli.run.planned import RunPlanned
+    from gradscope.cli.shell.commands import COMMANDS, function_of
+    from gradscope.cli.shell.plain_parser import parsed
 
-    values = parsed(run, line[1:])
+    name, *words = line or [""]
+    if name not in COMMANDS or (COMMANDS[name].needs_words and not words):
+        return None
+    command = function_of(name)
+    values = parsed(command, words, is_interspersed=COMMANDS[name].is_interspersed)
     if values is None:
         return None
     try:
-        run(**values)
+        with progress_line():
+            command(**values)
     except RunPlanned as planned:
         return planned.run
-    raise AssertionError  # run() raises RunPlanned or an error
+    sys.exit(ExitCode.OK)
 
 
-def _parsed_by_typer() -> "Planned":
-    from gradscope.cli.options import with_optional_values
+def _parsed_by_typer(line: list[str]) -> "Planned":
     from gradscope.cli.program import program_for
     from gradscope.cli.progress import progress_line
     from gradscope.cli.run.planned import RunPlanned
@@ -90,7 +98,6 @@ def _parsed_by_typer() -> "Planned":
     show_exception = sys.excepthook
     try:
         with progress_line():
-            line = with_optional_values(sys.argv[1:])
             program_for(line)(line)
     except RunPlanned as planned:
         sys.excepthook = show_exception  # typer replaces it

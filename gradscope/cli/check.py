@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.cli import options
 from gradscope.cli.check_outputs import (
@@ -185,6 +183,7 @@ def check(  # noqa: PLR0913 - as many groups of options
             policy=policy,
             is_whole=is_whole,
             limit=jobs or usual_limit(planned),
+            is_reported=wanted.form == "full" and destination is None and not fixes.diff,
         )
         result, hidden = _fixed(run(), planned, settings, fixes, run)
     result = baseline_applied(result, known)
@@ -197,7 +196,7 @@ def check(  # noqa: PLR0913 - as many groups of options
     if wanted.form == "github" and not output.no_step_summary:
         add_step_summary(result)
     wanted.open(destination)
-    raise typer.Exit(exit_code(result))
+    sys.exit(exit_code(result))
 
 
 def _fixed(

@@ -39,6 +39,7 @@ def checked(
     policy: Policy,
     is_whole: bool,
     limit: int,
+    is_reported: bool = False,
 ) -> CheckResult:
     """Judge targets, each run in a process of its own, and recordings.
 
@@ -50,13 +51,17 @@ def checked(
         is_whole: Whether all configured targets are checked. Limits that match nothing are then
             reported.
         limit: Number of processes at a time.
+        is_reported: Whether the report that follows states failures; stderr does so otherwise.
     """
-    recorded = _checked_recordings([one for one in subjects if isinstance(one, Path)], settings)
+    paths = [one for one in subjects if isinstance(one, Path)]
+    recorded = _checked_recordings(paths, settings, is_reported=is_reported)
     planned = [one for one in subjects if isinstance(one, PlannedTarget)]
-    jobs = [job for target in planned for job in _jobs(target, command)]
+    jobs = [job for target in planned for job in _jobs(target, command, is_reported=is_reported)]
     seen = iter(run_all(jobs, limit) if jobs else ())
     targets = tuple(
-        _checked(subject, list(islice(seen, len(subject.every_seed))), settings)
+        _checked(
+            subject, list(islice(seen, len(subject.every_seed))), settings, is_reported=is_reported
+        )
         if isinstance(subject, PlannedTarget)
         else recorded[subject]
         for subject in subjects
@@ -71,7 +76,9 @@ def checked(
     )
 
 
-def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path, TargetResult]:
+def _checked_recordings(
+    paths: Sequence[Path], settings: Settings, *, is_reported: bool
+) -> dict[Path, TargetResult]:
     """Return what is found in recordings, by path; in the ranks of a job by its first one.
 
     Raises:
@@ -83,14 +90,16 @@ def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path,
         try:
             loaded[path] = load_recording(path, is_outline=is_large(paths))
         except GradscopeError as error:
-            show_error(error)
+            if not is_reported:
+                show_error(error)
             failure = Failure(what=error.what, cause=error.cause, help=error.help)
             results[path] = TargetResult(name=str(path), failures=(failure,))
     for outlined in grouped(list(loaded), list(loaded.values())):
         tell_missing(outlined)
         job = read_in_full(outlined)
         run = _judged_job(job.recordings, settings)
-        results[job.paths[0]] = _printed(target_result(job.name, [run]))
+        result = target_result(job.name, [run])
+        results[job.paths[0]] = result if is_reported else _printed(result)
     return results
 
 
@@ -107,7 +116,7 @@ def usual_limit(targets: Sequence[PlannedTarget]) -> int:
     return cores() if all(device.startswith("cpu") for device in devices) else 1
 
 
-def _jobs(target: PlannedTarget, command: str) -> Iterator[PlannedJob]:
+def _jobs(target: PlannedTarget, command: str, *, is_reported: bool) -> Iterator[PlannedJob]:
     """Yield a job for each seed of a target."""
     for seed in target.every_seed:
         job = Job(
@@ -117,17 +126,23 @@ def _jobs(target: PlannedTarget, command: str) -> Iterator[PlannedJob]:
             trial=target.trial,
             command=command,
             level=VERBOSITY.level,
+            is_reported=is_reported,
         )
         yield PlannedJob(job=job, folder=target.folder, timeout=target.timeout)
 
 
 def _checked(
-    target: PlannedTarget, seen: Sequence[Recording | Failure], settings: Settings
+    target: PlannedTarget,
+    seen: Sequence[Recording | Failure],
+    settings: Settings,
+    *,
+    is_reported: bool,
 ) -> TargetResult:
     """Return what is found in the runs of a target."""
     runs = [_judged(one, settings) for one in seen if isinstance(one, Recording)]
     failures = [one for one in seen if isinstance(one, Failure)]
-    return _printed(target_result(target.name, runs, failures), known=len(failures))
+    result = target_result(target.name, runs, failures)
+    return result if is_reported else _printed(result, known=len(failures))
 
 
 def _judged(recording: Recording, settings: Settings) -> Run:

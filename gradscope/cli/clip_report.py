@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.config import Configuration
+    from gradscope.rules.settings import Settings
     from gradscope.target.options import ClipOptions
 
 DEFAULT_STEPS = 20
@@ -166,8 +167,6 @@ def clip_report(
 
     configuration = read_configuration(options.ConfigurationFile.of(rules))
     settings = settings_of(rules, configuration.settings)
-    if not settings.select:
-        settings = replace(settings, select=CLIP_RULES)
     clipping = clip.chosen()
     given, args = split_arguments(targets or (), sys.argv)
     chosen = given or (nearest(configuration),)
@@ -190,7 +189,7 @@ def clip_report(
     check_count(len(jobs) or 1, "recordings", wanted)
     with reserved_stdout() as stdout:
         ranks = [(record_planned(planned),)] if planned else [job.recordings for job in jobs]
-        reports = [judged_job(one, settings) for one in ranks]
+        reports = [_on_clipping(judged_job(one, settings), settings) for one in ranks]
         if destinations.recording is not None:
             save_recording(reports[0], destinations.recording, force=output.force)
         # If autograd ended the first step, the error on stderr is the whole report.
@@ -200,6 +199,16 @@ def clip_report(
             wanted.open(destinations.report)
     for report in reports:
         exit_if_broken(report)
+
+
+def _on_clipping(report: "Report", settings: "Settings") -> "Report":
+    """Return a report with the findings on clipping alone, unless rules were selected."""
+    if settings.select:
+        return report
+    from gradscope.rules.selection import narrowed
+
+    verdict = narrowed(report.rules, replace(settings, select=CLIP_RULES))
+    return replace(report, findings=verdict.findings, rules=verdict)
 
 
 def is_ended_at_once(report: "Report") -> bool:

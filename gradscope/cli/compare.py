@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
@@ -326,7 +324,7 @@ def compare(
     if destination is not None:
         _tell_regressions(comparison)
     wanted.open(destination)
-    raise typer.Exit(_exit_code(comparison))
+    sys.exit(_exit_code(comparison))
 
 
 def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:

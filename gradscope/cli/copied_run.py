@@ -187,10 +187,10 @@ def _script_words(report: Report, root: Path) -> list[str]:
         GradscopeError: `gradscope run` did not make it, or not in one process and its folder.
     """
     from gradscope.cli.run.command import run
-    from gradscope.cli.run.plain_parser import parsed
+    from gradscope.cli.shell.plain_parser import parsed
 
     words = shlex.split(report.command)
-    values = parsed(run, words[2:]) if words[1:2] == ["run"] else None
+    values = parsed(run, words[2:], is_interspersed=False) if words[1:2] == ["run"] else None
     if report.ranks:
         raise GradscopeError(
             "--verify runs a script of one process, and the recording is of several ranks",

@@ -31,15 +31,21 @@ _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 
 def show_error(error: GradscopeError) -> None:
     """Print an error in up to three lines, after the traceback of user code that raised."""
-    if isinstance(error, UserCodeError) and error.__cause__ is not None:
-        told = user_traceback(error.__cause__, is_full=VERBOSITY.level >= VERBOSE)
-        sys.stderr.write(printable(told))
+    show_traceback(error)
     write_line(f"error: {error.what}")
     if error.cause is not None:
         write_line(f"  cause: {error.cause}")
     if error.help is not None:
         write_line(f"  help: {error.help}")
     sys.stderr.flush()
+
+
+def show_traceback(error: GradscopeError) -> None:
+    """Print the traceback of user code that raised; nothing for another error."""
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        told = user_traceback(error.__cause__, is_full=VERBOSITY.level >= VERBOSE)
+        sys.stderr.write(printable(told))
+        sys.stderr.flush()
 
 
 def show_note(text: str) -> None:

@@ -70,6 +70,7 @@ def export(
     # Deferred: --help does not need them.
     from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
+    from gradscope.recording.streaming.run_in_file import RunInFile
 
     recordings, path = _divided(given)
     if path is not None and output is not None:
@@ -77,16 +78,21 @@ def export(
             f"{path!r} and -o {output!r} both name the output", help="remove one of them"
         )
     plan = planned_export(to, path if output is None else output, table)
-    plan.check(force=force, inputs=tuple(recording_paths(recordings)))
+    paths = tuple(recording_paths(recordings))
+    plan.check(force=force, inputs=paths)
     settings = settings_of(rules)
-    loaded = loaded_job(recordings).recordings
-    # Garbage collections would visit the records, a million for a long run.
-    gc.freeze()
-    report = judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
+    source: Report | RunInFile | None = None
+    if plan.is_streamed and len(paths) == 1:
+        source = RunInFile.of(paths[0])
+    if source is None:
+        loaded = loaded_job(recordings).recordings
+        # Garbage collections would visit the records, a million for a long run.
+        gc.freeze()
+        source = judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     with pipe_may_close(sys.stdout):
-        plan.write(report, sys.stdout)
+        plan.write(source, sys.stdout)
     _tell(plan)
 
 

@@ -1,45 +1,18 @@
-"""The command line as typer parses it: one module a command, all of them listed here."""
+"""The command line as typer parses it."""
 
 import inspect as inspection
 import typing
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from gradscope.cli.options import with_parameters
+from gradscope.cli.shell.commands import COMMANDS, function_of
 from gradscope.cli.shell.completion import completer_of
 from gradscope.cli.shell.help import CommandHelp, ProgramHelp
 from gradscope.options.declaration import Argument, Parameter
 from gradscope.version import __version__
-
-COMMANDS = {
-    "inspect": ("inspect", True),
-    "check": ("check", False),
-    "clip-report": ("clip_report", False),
-    "graph": ("graph", True),
-    "report": ("report", True),
-    "compare": ("compare", True),
-    "view": ("view.command", False),
-    "export": ("export", True),
-    "fix": ("fix", True),
-    "rule": ("rule", False),
-    "config": ("config", False),
-    "run": ("run.command", True),
-}
-"""By name: the module with the command's function, and whether it shows its help when it is called
-without arguments.
-"""
-_SETTINGS = {"run": {"allow_interspersed_args": False}}
-"""By name: what typer is told besides. What follows the script is its own, options too."""
-
-
-def function_of(name: str) -> Callable[..., None]:
-    """Return the function of a command. It is imported now: each takes many modules of its own."""
-    module = import_module(f"gradscope.cli.{COMMANDS[name][0]}")
-    function: Callable[..., None] = getattr(module, name.replace("-", "_"))
-    return function
 
 
 def _typed(command: Callable[..., None]) -> Callable[..., None]:
@@ -107,8 +80,8 @@ def program(names: Iterable[str]) -> typer.Typer:
         app.command(
             name,
             cls=_helped(function),
-            no_args_is_help=COMMANDS[name][1],
-            context_settings=_SETTINGS.get(name),
+            no_args_is_help=COMMANDS[name].needs_words,
+            context_settings={"allow_interspersed_args": COMMANDS[name].is_interspersed},
         )(_typed(function))
     return app
 

@@ -128,14 +128,12 @@ def exit_if_broken(report: "Report") -> None:
     """End the command with code 2 if autograd ended the step; the report says why.
 
     Raises:
-        typer.Exit: Autograd ended the step.
+        SystemExit: Autograd ended the step.
     """
     from gradscope.analysis.recording_index import ended_by
 
     if ended_by(report.recording) is not None:
-        import typer
-
-        raise typer.Exit(ExitCode.CANNOT_JUDGE)
+        sys.exit(ExitCode.CANNOT_JUDGE)
 
 
 def settings_of(rules: Overrides, configured: Settings | None = None) -> Settings:

@@ -23,6 +23,7 @@ from gradscope.export.model_explorer import GRAPH_FILE, NORMS_FILE, explorer_fil
 from gradscope.export.scalars import scalars
 from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
+from gradscope.recording.streaming.run_in_file import RunInFile
 
 ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl", "model-explorer"]
 STDOUT = "-"
@@ -54,6 +55,11 @@ class ExportPlan:
         """Whether the recording has to be judged."""
         return any(table.name == "findings" for table, _ in self.tables)
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether a long run need not be in memory."""
+        return bool(self.tables) and all(table.streamed is not None for table, _ in self.tables)
+
     def check(self, *, force: bool, inputs: Collection[Path]) -> None:
         """Make sure that it can be done, before anything slow is.
 
@@ -78,12 +84,26 @@ class ExportPlan:
                 )
         check_free(self.files, force=force)
 
-    def write(self, report: Report, stdout: TextIO) -> None:
+    def write(self, source: Report | RunInFile, stdout: TextIO) -> None:
         """Write all of it.
+
+        Args:
+            source: What is exported; a run in its file only if the plan is streamed.
+            stdout: Stream for a table without a file.
 
         Raises:
             GradscopeError: A file cannot be written.
         """
+        if isinstance(source, Report):
+            self._write_curves_and_graph(source)
+        for table, file in self.tables:
+            if file is None:
+                _TEXTS[self.form](table, table.rows_of(source), stdout)
+                continue
+            with written(file) as path:
+                self._write(table, source, path)
+
+    def _write_curves_and_graph(self, report: Report) -> None:
         if self.form == "tensorboard":
             with written(self.files[0]) as path:
                 write_events(scalars(report), path)
@@ -92,19 +112,13 @@ class ExportPlan:
             for target in self.files:
                 with written(target) as path:
                     path.write_text(json_text(contents[target.name]), encoding="utf-8")
-        for table, file in self.tables:
-            if file is None:
-                _TEXTS[self.form](table, table.rows(report), stdout)
-                continue
-            with written(file) as path:
-                self._write(table, report, path)
 
-    def _write(self, table: ExportTable, report: Report, path: Path) -> None:
+    def _write(self, table: ExportTable, source: Report | RunInFile, path: Path) -> None:
         if self.form == "parquet":
-            write_parquet(table, table.rows(report), path)
+            write_parquet(table, table.rows_of(source), path)
             return
         with path.open("w", encoding="utf-8", newline="") as stream:
-            _TEXTS[self.form](table, table.rows(report), stream)
+            _TEXTS[self.form](table, table.rows_of(source), stream)
 
 
 def planned_export(form: ExportForm, output: str | None, table: str | None) -> ExportPlan:

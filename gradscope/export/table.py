@@ -7,6 +7,7 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path
 from gradscope.recording.records import Site
+from gradscope.recording.streaming.run_in_file import RunInFile
 
 Kind = Literal["integer", "number", "text", "flag", "json"]
 
@@ -24,6 +25,15 @@ class ExportTable:
     columns: tuple[tuple[str, Kind], ...]
     rows: Callable[[Report], Iterator[Row]]
     """Returns the rows in the order in which they were recorded."""
+    streamed: Callable[[RunInFile], Iterator[Row]] | None = None
+    """Returns the rows of a run that is not in memory; None if all of it has to be known first."""
+
+    def rows_of(self, source: Report | RunInFile) -> Iterator[Row]:
+        """Return the rows, for a run in its file those that can be streamed."""
+        if not isinstance(source, RunInFile):
+            return self.rows(source)
+        assert self.streamed is not None
+        return self.streamed(source)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,12 +1,20 @@
 """All tables that are exported: gradients, events and findings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from gradscope.analysis.report import Report
 from gradscope.export.scalars import RANKS, STEPS
 from gradscope.export.table import LOCATION_COLUMNS, ExportTable, Kind, Row, location_cells
 from gradscope.recording.norm_table import REACHES, NormTable
-from gradscope.recording.records import GradientStat, ModuleCallRecord, ModuleRecord, Recording
+from gradscope.recording.records import (
+    EventRecord,
+    GradientStat,
+    ModuleCallRecord,
+    ModuleRecord,
+    Recording,
+)
+from gradscope.recording.streaming.run_in_file import RunInFile
 
 _GRADIENT_COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("grad_norm", "number"),
@@ -23,12 +31,7 @@ def _gradient_cells(gradient: GradientStat | None) -> Row:
 
 
 def _parameter_rows(report: Report) -> Iterator[Row]:
-    recording = report.recording
-    stats = recording.parameter_stats
-    heads = [
-        (record.name, recording.modules[record.module].path, record.numel)
-        for record in recording.parameters
-    ]
+    stats, heads = report.recording.parameter_stats, _heads(report.recording)
     if isinstance(stats, NormTable):
         yield from _norm_rows(stats, heads)
         return
@@ -42,6 +45,16 @@ def _parameter_rows(report: Report) -> Iterator[Row]:
             stat.update_norm,
             stat.reason,
         )
+
+
+def _streamed_parameter_rows(run: RunInFile) -> Iterator[Row]:
+    heads = _heads(run)
+    return chain.from_iterable(_norm_rows(norms, heads) for norms in run.norms())
+
+
+def _heads(run: Recording | RunInFile) -> list[tuple[str, str, int]]:
+    """Return the name, the module and the number of elements of each parameter."""
+    return [(one.name, run.modules[one.module].path, one.numel) for one in run.parameters]
 
 
 def _norm_rows(norms: NormTable, heads: Sequence[tuple[str, str, int]]) -> Iterator[Row]:
@@ -87,6 +100,7 @@ PARAMETERS = ExportTable(
         ("reason", "text"),
     ),
     rows=_parameter_rows,
+    streamed=_streamed_parameter_rows,
 )
 
 
@@ -184,8 +198,15 @@ MODULES = ExportTable(
 
 
 def _event_rows(report: Report) -> Iterator[Row]:
-    sites = report.recording.sites
-    for event in report.recording.events:
+    return _rows_of_events(report.recording.events, report.recording)
+
+
+def _streamed_event_rows(run: RunInFile) -> Iterator[Row]:
+    return _rows_of_events(run.events(), run)
+
+
+def _rows_of_events(events: Iterable[EventRecord], run: Recording | RunInFile) -> Iterator[Row]:
+    for event in events:
         yield (
             event.step,
             event.order,
@@ -194,7 +215,7 @@ def _event_rows(report: Report) -> Iterator[Row]:
             event.optimizer,
             event.subject or None,
             dict(event.numbers),
-            *location_cells(None if event.site is None else sites[event.site], report.target.root),
+            *location_cells(None if event.site is None else run.sites[event.site], run.target.root),
         )
 
 
@@ -211,6 +232,7 @@ EVENTS = ExportTable(
         *LOCATION_COLUMNS,
     ),
     rows=_event_rows,
+    streamed=_streamed_event_rows,
 )
 
 

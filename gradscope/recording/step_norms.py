@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from gradscope.recording.norm_table import CODES, NOT_MEASURED, NormTable
 from gradscope.recording.records import Reach
@@ -145,12 +146,34 @@ def parameter_sets(base: sqlite3.Connection) -> dict[int, "array[int]"]:
 
 def read_step_norms(base: sqlite3.Connection, numels: Mapping[int, int]) -> NormTable:
     """Return all norms in a file."""
-    sets = parameter_sets(base)
+    return _norm_table(_rows(base), parameter_sets(base), numels)
+
+
+def norm_tables(
+    base: sqlite3.Connection, numels: Mapping[int, int], steps: int
+) -> Iterator[NormTable]:
+    """Yield all norms in a file, those of this many steps at a time."""
+    rows, sets = _rows(base), parameter_sets(base)
+    while some := list(islice(rows, steps)):
+        yield _norm_table(some, sets, numels)
+
+
+_StepRow = tuple[int, int, bytes, bytes | None, bytes | None, bytes | None]
+"""Step, set of parameters, their reaches, and norms of gradients, weights and updates."""
+
+
+def _rows(base: sqlite3.Connection) -> Iterator[_StepRow]:
+    return base.execute(
+        f'SELECT step, "set", reach, norm, weight_norm, update_norm FROM {NORMS} ORDER BY id'
+    )
+
+
+def _norm_table(
+    rows: Iterable[_StepRow], sets: "Mapping[int, array[int]]", numels: Mapping[int, int]
+) -> NormTable:
     steps, parameters, reaches = array("q"), array("q"), bytearray()
     columns = array("d"), array("d"), array("d")
-    for step, index, reach, *cells in base.execute(
-        f'SELECT step, "set", reach, norm, weight_norm, update_norm FROM {NORMS} ORDER BY id'
-    ):
+    for step, index, reach, *cells in rows:
         measured = sets[index]
         steps.extend(array("q", [step]) * len(measured))
         parameters.extend(measured)

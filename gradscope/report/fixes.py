@@ -107,4 +107,6 @@ def closing_text(findings: Iterable[ShownFinding], hidden: Sequence[Finding]) ->
     verified = sum(1 for one in fixes if one.verified)
     number = "1 fix" if len(fixes) == 1 else f"{len(fixes)} fixes"
     found = f"{number}, {verified} verified" if fixes else "no fix available"
+    if hidden and not fixes:
+        return f"no safe fix; {len(hidden)} with --unsafe-fixes"
     return found + (f"; {len(hidden)} more with --unsafe-fixes" if hidden else "")

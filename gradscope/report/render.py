@@ -324,6 +324,7 @@ def together(reports: Sequence[Report]) -> CheckResult:
                     Run(
                         recording=report.recording,
                         verdict=replace(report.rules, findings=report.findings),
+                        joined=report,
                     )
                 ],
             )

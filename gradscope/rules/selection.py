@@ -1,11 +1,12 @@
 """Which rules run, with which thresholds and limits."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.finding import IGNORED, NOT_SELECTED
+from gradscope.recording.finding import IGNORED, NOT_SELECTED, SkippedRule, Verdict
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.rule import FAMILIES, Rule, family_of
 from gradscope.rules.settings import Settings
@@ -75,6 +76,37 @@ def reason_left_out(rule: type[Rule], settings: Settings) -> str | None:
     if not selected:
         return NOT_SELECTED
     return IGNORED if ignored >= selected else None
+
+
+def narrowed(verdict: Verdict, settings: Settings) -> Verdict:
+    """Return what a verdict of all rules says about the rules that the settings select.
+
+    A finding of another rule stays if it explains one of theirs: alone, theirs would name the
+    symptom as the cause. Limits of the user's own are judged in any case.
+    """
+    reasons = {
+        rule.code: None if _is_of_user(rule) else reason_left_out(rule, settings) for rule in RULES
+    }
+    kept = tuple(
+        one
+        for one in verdict.findings
+        if any(reasons[code] is None for code in (one.rule, *(c.rule for c in one.consequences)))
+    )
+    causes = {one.rule for one in kept}
+    left_out = [code for code, why in reasons.items() if why is not None and code not in causes]
+    return replace(
+        verdict,
+        findings=kept,
+        ran=tuple(code for code in verdict.ran if code not in left_out),
+        skipped=(
+            *(one for one in verdict.skipped if one.rule not in left_out),
+            *(SkippedRule(rule=code, reason=reasons[code] or "") for code in left_out),
+        ),
+    )
+
+
+def _is_of_user(rule: type[Rule]) -> bool:
+    return rule.is_asked_for is not Rule.is_asked_for
 
 
 def is_named(rule: type[Rule], settings: Settings) -> bool:

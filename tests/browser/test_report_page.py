@@ -1,6 +1,7 @@
 """A report's page as a reader meets it: findings, tables, tabs, keys, print."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import expect
@@ -213,3 +214,25 @@ def test_every_open_chart_is_drawn_without_scrolling(show, stack):
     for section in page.locator(".chart").all():
         expect(section.locator(".canvas > *").first).to_be_attached()
     assert page.evaluate("scrollY") == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("width", "is_narrow"), [(420, True), (1280, False)])
+def test_names_of_rows_leave_room_for_the_chart(show, width, is_narrow):
+    page = show(tab_of(sample_report("healthy_gpt.py")), width=width)
+    chart = page.locator("[data-chart=magnitudes]")
+    if chart.get_attribute("open") is None:
+        chart.locator("summary").click()
+    plot = chart.locator(".js-plotly-plot")
+    plot.scroll_into_view_if_needed()
+    labels = chart.locator(".ytick text").all_text_contents()
+    assert labels and (max(map(len, labels)) <= 16) == is_narrow
+    assert bool([one for one in labels if one.startswith("…")]) == is_narrow
+    boxes = chart.locator(".ytick text").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(({top, bottom}) => [top, bottom])"
+    )
+    assert all(low <= top + 1 for (_, low), (top, _) in pairwise(sorted(boxes)))
+    share = plot.evaluate("one => one._fullLayout._size.w / one.clientWidth")
+    assert share > 0.5
+    texts = chart.locator(".annotation-text").all_text_contents()
+    assert bool(texts) != is_narrow

@@ -157,7 +157,7 @@ def test_two_steps_are_compared_and_a_link_reopens_them(show):
     section.get_by_label("Second step").fill("2")
     section.get_by_label("Second step").press("Enter")
     rows = section.locator("tbody tr:not(.space)")
-    told = [["weight1", "1", "0.001", "0.001"], ["weight0", "1", "0.5", "0.5"]]
+    told = [["weight1", "1.00", "0.00100", "0.00100"], ["weight0", "1.00", "0.500", "0.500"]]
     assert [row.locator("td").all_inner_texts() for row in rows.all()] == told
     rows.first.click()
     expect(page.locator(".crumbs")).to_have_text("model0 · step 2 · compared with step 1")
@@ -172,6 +172,22 @@ def test_two_steps_are_compared_and_a_link_reopens_them(show):
         .filter((trace) => trace.name === 'weight1').map((trace) => trace.y)"""
     )
     assert lines == [pytest.approx([1.0, 1.0, 1e-3, 1.0])]
+
+
+@pytest.mark.nightly
+def test_a_missing_gradient_is_told_from_an_unmeasured_one(show):
+    recording = loop([1.0] * 3, [(1.0, 1.0), (1.0, None), (2.0, 1.0)])
+    stats = tuple(one for one in recording.parameter_stats if (one.step, one.parameter) != (2, 1))
+    page = show(report_of(replace(recording, parameter_stats=stats), finding(step=2)))
+    section = come_to(page, "two-steps")
+    for label, step in (("First step", "1"), ("Second step", "2")):
+        section.get_by_label(label).fill(step)
+        section.get_by_label(label).press("Enter")
+    rows = section.locator("tbody tr:not(.space)")
+    assert [row.locator("td").all_inner_texts() for row in rows.all()] == [
+        ["weight0", "1.00", "2.00", "2.00"],
+        ["weight1", "no gradient", "—", "—"],
+    ]
 
 
 @pytest.mark.nightly

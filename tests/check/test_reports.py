@@ -21,6 +21,7 @@ BROKEN = TargetResult(
     name="nope.py",
     failures=(Failure(what="cannot open 'nope.py'", cause="there is no such file", seed=0),),
 )
+ADVISED = TargetResult(name="net.py", failures=(Failure(what="no batch", help="--input 8,8"),))
 
 
 def rendered(result, output_format="full", width=100):
@@ -52,6 +53,13 @@ def test_schemas_agree_on_what_they_share():
     assert {key: finding["properties"][key] for key in reported["properties"]} == (
         reported["properties"]
     )
+
+
+def test_advice_for_targets_that_are_not_checked_is_given_once(mixed):
+    both = replace(mixed, targets=(ADVISED, replace(ADVISED, name="other.py"), BROKEN))
+    text = rendered(both)
+    assert re.findall(r"^help +(.*\S) *$", text, re.MULTILINE) == ["--input 8,8"]
+    assert text.index("other.py") < text.index("help") < text.index("Could not check 3 of 3")
 
 
 def test_json_says_how_each_target_came_out(mixed):

@@ -57,6 +57,19 @@ def check(folder, tmp_path, monkeypatch, capsys):
     return run
 
 
+def test_reason_why_a_target_is_not_checked_is_written_once(check):
+    Path("torn.gradscope").write_bytes(b"torn")
+    code, out, err = check("torn.gradscope")
+    assert (code, err) == (2, "")
+    what = "torn.gradscope"
+    assert " ".join(out.split()).startswith(f"not checked {what} ")
+    code, out, err = check("torn.gradscope", "--output-format", "json")
+    assert json.loads(out)["targets"][0]["outcome"] == "unjudged"
+    assert err.startswith("error: ") and what in err
+    _, out, err = check("torn.gradscope", "-o", "check.txt")
+    assert err.startswith("error: ") and what in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     some_on_push(

@@ -215,6 +215,20 @@ def test_other_rules_than_those_on_clipping_are_left_out_unless_asked_for(clip_r
     assert all(code.startswith("GS3") for code in json.loads(out)["rules"]["ran"])
 
 
+def test_cause_of_a_finding_on_clipping_is_named_and_not_its_symptom(clip_report):
+    """Alone, the rules on clipping would take the gradient for the cause, and not the forward."""
+    sample = str(Path(__file__).parents[2] / "sample_models" / "non_finite_forward.py")
+    arguments = (sample, "--batches", 1, "--output-format", "json")
+    _, out, _ = clip_report(*arguments, "--select", "GS1")
+    assert "GS104" in {one["rule"] for one in json.loads(out)["findings"]}
+    _, out, _ = clip_report(*arguments, "--select", "GS103")
+    assert [one["rule"] for one in json.loads(out)["findings"]] == ["GS103"]
+    _, out, _ = clip_report(*arguments)
+    (finding,) = json.loads(out)["findings"]
+    assert finding["rule"] == "GS104"
+    assert [one["rule"] for one in finding["consequences"]] == ["GS103"]
+
+
 def test_backward_that_raises_is_told_once(clip_report):
     write_model("\n\ndef loss_fn(output, target):\n    return output.detach().sum()\n")
     code, out, err = clip_report("model.py")

@@ -103,7 +103,7 @@ def test_the_best_of_several_candidates_is_shown_with_the_numbers_of_the_others(
 def test_unsafe_fixes_are_only_counted_unless_asked_for(tmp_path, gradscope_in):
     shutil.copy(SAMPLES / "gradient_cut.py", tmp_path)
     done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--diff")
-    assert done.stdout.rstrip().endswith("no fix available; 1 more with --unsafe-fixes")
+    assert done.stdout.rstrip().endswith("no safe fix; 1 with --unsafe-fixes")
     done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--fix")
     assert done.returncode == 1 and "note: 1 more fix with --unsafe-fixes" in done.stderr
     text = (SAMPLES / "gradient_cut.py").read_bytes()

@@ -43,7 +43,7 @@ def forked():
         "gradscope.cli.app",
         "gradscope.cli.run.judging",
         "gradscope.cli.run.launching",
-        "gradscope.cli.run.plain_parser",
+        "gradscope.cli.shell.plain_parser",
         "gradscope.cli.run.recorders",
         "gradscope.cli.run.report",
         "gradscope.config.planning",

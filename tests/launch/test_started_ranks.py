@@ -133,7 +133,7 @@ def python(folder, *arguments):
         env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 
@@ -160,6 +160,34 @@ def test_the_rank_that_starts_the_others_reports_on_all(tmp_path, gradscope_in):
         f"{rank} ['a', '-b']" for rank in (0, 1)
     ]
     assert [len(one.steps) for one in recorded(tmp_path, "train")] == [5, 5]
+
+
+UNTRAINED = """
+import sys, torch
+import torch.multiprocessing as mp
+
+def worker(rank):
+    if rank == 1:
+        raise FileNotFoundError("no such data: train.bin")
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+
+if __name__ == "__main__":
+    mp.start_processes(worker, nprocs=2, start_method="fork")
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"), some_on_push([((), "note"), (("--check",), "error")], {0})
+)
+def test_ranks_that_end_before_they_train_are_one_line(tmp_path, gradscope_in, option, kind):
+    (tmp_path / "train.py").write_text(UNTRAINED)
+    port = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    done = gradscope_in(tmp_path, "run", *option, "train.py", **port)
+    assert done.returncode == 1, done.stderr
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith(f"{kind}: ")]
+    assert "none ran a backward: rank 1: FileNotFoundError: no such data: train.bin" in told
+    assert "train.py:7; rank 0: no ending" in told
+    assert "No findings" not in done.stderr
 
 
 def test_names_are_those_of_the_script_and_ranks_of_an_earlier_run_are_kept(tmp_path, monkeypatch):

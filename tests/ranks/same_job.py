@@ -192,6 +192,21 @@ def sharded(net=Net, **options):
 LOW = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
 
+def fsdp2_compiled():
+    model = Net()
+    for block in model.blocks:
+        block.compile(backend="aot_eager")
+        fully_shard(block)
+    fully_shard(model)
+    loop(model)
+
+
+def fsdp2_compiled_autograd():
+    torch._dynamo.config.compiled_autograd = True
+    model = sharded()
+    loop(torch.compile(model, backend="aot_eager"))
+
+
 def fsdp2_accumulate():
     model = sharded(mp_policy=LOW)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -362,6 +377,8 @@ JOBS = {
     "fsdp2-mixed": lambda: loop(sharded(mp_policy=LOW)),
     "fsdp2-kept": lambda: loop(sharded(reshard_after_forward=False)),
     "fsdp2-checkpointed": lambda: loop(sharded(Checkpointed, mp_policy=LOW)),
+    "fsdp2-compiled": fsdp2_compiled,
+    "fsdp2-compiled-autograd": fsdp2_compiled_autograd,
     "fsdp2-accumulate": fsdp2_accumulate,
     "fsdp2-saved": fsdp2_saved,
     "fsdp1": lambda: loop(fsdp1(use_orig_params=True)),

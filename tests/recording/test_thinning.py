@@ -1,6 +1,7 @@
 """A recording within its limit: what stays whole, and what summaries say of the rest."""
 
 import dataclasses
+import gc
 import math
 import random
 import sqlite3
@@ -133,6 +134,21 @@ def test_every_step_is_counted(both):
     present = set(steps_of(kept))
     told = [step for step in present if step + 1 not in steps.paused]
     assert sum(steps.counts.get(step, 1) for step in told) == 3_000
+
+
+def test_events_of_folded_steps_are_not_in_memory(tmp_path):
+    before = events_in_memory()
+    recorder = recorder_at(tmp_path / "run.gradscope", dataclasses.replace(ROOM, around=500))
+    for step, (loss, norm) in enumerate(numbers(2_500)):
+        # Many steps are broken, and stay whole with those around.
+        recorder.add(run_step(step, loss, math.nan if step % 100 == 50 else norm))
+    held = events_in_memory() - before
+    recorder.close()
+    assert held < len(KINDS) * 450  # 150 last ones, 100 first ones, and up to two folds that wait
+
+
+def events_in_memory():
+    return sum(isinstance(one, EventRecord) for one in gc.get_objects())
 
 
 def test_sqlite3_shell_sees_the_summaries(both, tmp_path):

@@ -135,7 +135,7 @@ def test_only_the_findings_with_an_unsafe_fix_have_no_safe_one(report):
     shown = [(one, report.target.root) for one in (unsafe, other)]
     lines = render_fixes(shown, (unsafe,), Console(file=io.StringIO())).split("\n")
     assert [line.partition(":")[0] for line in lines[:2]] == ["no safe fix", "no fix"]
-    assert lines[2] == "no fix available; 1 more with --unsafe-fixes"
+    assert lines[2] == "no safe fix; 1 with --unsafe-fixes"
 
 
 def test_text_between_the_diffs_is_folded_on_a_terminal_alone(report):

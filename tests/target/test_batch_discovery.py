@@ -75,7 +75,7 @@ def test_no_batch_gives_an_example_that_runs(workplace, layer, guess):
     text = f"model = nn.Sequential({layer})\n"
     error = workplace.error(text, allow_guesses=False)
     assert error.what == "no batch for Sequential.forward(self, input)"
-    assert error.help == f"--input {guess}"
+    assert error.help == f"--input {guess}, or --allow-guesses"
     assert workplace.load(text, inputs=(guess,)).forward().loss.isfinite()
 
 

@@ -243,6 +243,23 @@ def test_model_that_accepts_no_guess_asks_for_a_batch(workplace):
     assert error.what == "no batch for Net.forward(self, x)"
 
 
+def test_forward_that_ends_in_integers_gets_an_input_that_it_accepts(workplace):
+    """So `inspect` shows the finding about `argmax()` in forward, not that a batch is missing."""
+    text = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 2, 3, padding=1), nn.Linear(2 * 16 * 16, 3)
+    def forward(self, x): return self.head(self.conv(x).flatten(1)).argmax(1)
+model = Net()
+"""
+    error = workplace.error(text)
+    assert error.what == "nothing in the model's output requires grad; it is int64[4]"
+    assert workplace.error(text, allow_guesses=False).help == (
+        "--input 4,1,16,16, or --allow-guesses"
+    )
+
+
 CELL = """
 class Net(nn.Module):
     def __init__(self):

@@ -30,6 +30,11 @@ FUNCTION = "def step(x):\n    " + STEP.format("    ")
         (f"{FUNCTION}while True:\n    step(1)\n", 6),
         ("def train():\n" + indent(LOOP, "    ") + "train()\n", 6),
         ("if True:\n" + indent(LOOP, "    "), 4),
+        ("Trainer(model=model).train()\n", 1),
+        ("trainer = pl.Trainer(max_epochs=1)\ntrainer.fit(net)\n", 2),
+        ("trainer = trl.SFTTrainer(model)\nresult = trainer.train()\n", 2),
+        ("def main():\n    t = Trainer(net)\n    t.train()\nmain()\n", 4),
+        ("for seed in (0, 1):\n    Trainer(net).fit(net)\n", 2),
     ],
 )
 def test_file_that_trains_when_imported_is_refused(workplace, text, line):
@@ -48,6 +53,10 @@ def test_file_that_trains_when_imported_is_refused(workplace, text, line):
         "for x in data:\n    model(x).mean().backward()\n",
         "for x in data:\n    optimizer.step()\n",
         f"def build_model(): ...\n{LOOP}",
+        "model.train()\nscaler.fit(x)\n",  # a mode, and another library's estimator
+        "def main():\n    Trainer(net).train()\n",
+        "trainer = Trainer(net)\nmodel.train()\n",
+        "if __name__ == '__main__':\n    Trainer(net).train()\n",
         "class Net:\n    for name in ('a', 'b'):\n        backward = step = name\n",
     ],
 )
@@ -115,6 +124,7 @@ MAIN = "if __name__ == '__main__':\n"
         (FUNCTION, None),
         (f"{MAIN}    model(x).mean().backward()\n", None),
         (f"def check(model): model.backward()\n{MAIN}    print(step)\n", None),
+        (f"{MAIN}    trainer = Trainer(net)\n    trainer.train()\n", 3),
         ("def f(:", None),
     ],
 )

@@ -46,6 +46,17 @@ def test_a_missing_folder_is_named(command, tmp_path):
     assert err.startswith("error: no such file or folder: ") and "absent" in err
 
 
+def test_a_script_is_to_be_run_first(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sick.py").write_text("import torch\n")
+    code, out, err = command("view", "sick.py")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "error: `sick.py` is a Python file, not a recording",
+        "  help: gradscope run --save sick.gradscope sick.py",
+    ]
+
+
 def test_a_port_that_is_taken_is_named(command, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -39,6 +39,14 @@ def own_parts(job: Job) -> set[str]:
     return {name for name in job.shared_names if _module_of(name) in modules}
 
 
+def begin_apart(job: Job) -> list[str]:
+    """Return the trained parameters that ranks begin with differently, such as their parts."""
+    steps = job.common_steps("weight")
+    names = [name for name in job.shared_names if name in job.trained_names]
+    begin = _equality(job, "weight", steps[0], names) if steps else {}
+    return [name for name, is_equal in begin.items() if not is_equal]
+
+
 def parted_without_gradient(job: Job) -> list[str]:
     """Return the parted parameters that nothing trains, and that every rank's model uses.
 
@@ -74,7 +82,7 @@ def parted_beside_shards(job: Job) -> list[str]:
     Its ranks work on the same batches, meet in the forward, and begin with parts of their own. A
     module of which all parameters begin equal, a matrix among them, is no part.
     """
-    if job.strategy or job.averages_weights or not _have_same_batches(job.ranks):
+    if job.strategy or job.averages_weights or not have_same_batches(job.ranks):
         return []
     if not all(rank.events.get("reduced-too-early") for rank in job.ranks):
         return []
@@ -88,6 +96,25 @@ def parted_beside_shards(job: Job) -> list[str]:
         len(job.first.placements[name].shape) > 1 and values.get(name) for name in found
     )
     return found if parts and has_matrix else []
+
+
+def parted_replicas(job: Job) -> list[str]:
+    """Return the parted weights that tensor parallelism replicates over all ranks."""
+    if not job.is_tensor_parallel:
+        return []
+    return parted(
+        job,
+        (
+            name
+            for name in job.shared_names
+            if name in job.trained_names
+            and all(
+                one.kind == "replicated" and one.mesh and one.copies in (0, job.world_size)
+                for rank in job.ranks
+                for one in (rank.placements[name],)
+            )
+        ),
+    )
 
 
 def parted_between_groups(job: Job) -> list[str]:
@@ -105,7 +132,7 @@ def parted_between_groups(job: Job) -> list[str]:
     alike = list(by_batches.values())
     if len(alike) < 2 or not all(len(ranks) in sizes for ranks in alike):
         return []
-    if not all(_have_same_batches(ranks) for ranks in alike):
+    if not all(have_same_batches(ranks) for ranks in alike):
         return []
     found = parted(job, names)
     is_within = any(parted(Job(tuple(ranks)), found) for ranks in alike)
@@ -122,7 +149,7 @@ def _equality(job: Job, moment: Moment, step: int, names: Iterable[str]) -> dict
     }
 
 
-def _have_same_batches(ranks: Iterable[Rank]) -> bool:
+def have_same_batches(ranks: Iterable[Rank]) -> bool:
     """Return whether ranks have equal batches in all compared passes."""
     found = {tuple(one.digest for one in rank.passes) for rank in ranks}
     if len(found) != 1:

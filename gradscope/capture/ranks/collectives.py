@@ -14,11 +14,13 @@ from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.ranks.autograd_collectives import AutogradCollectives
 from gradscope.capture.ranks.collective_lines import CollectiveLines
 from gradscope.capture.ranks.gather_flow import detaches, gather_reaches_loss
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import norms
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.graph_facts import contains
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
@@ -27,9 +29,15 @@ from gradscope.capture.training.state import TrainingState
 _FIRST_SUMS, _MOST_SUMS = 16, 8
 """Number of first steps of which summed numbers are recorded, and their maximum in a step."""
 
+_SAME = 1e-3
+"""Relative difference up to which norms count as equal."""
+
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "all_reduce_coalesced")
 
 _INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", "all_to_all")
+
+_MEASURED = (*_IN_PLACE, "reduce_scatter_tensor")
+"""Collectives after which the first argument may hold reduced gradients."""
 
 
 @dataclass(slots=True)
@@ -44,6 +52,13 @@ class Window:
     last: tuple[int | None, int, float | None, str] | None = None
     """Line of the last reduction, `id` of the parameter or size of a flat tensor, norm, operation.
     """
+
+    is_scattered: bool = False
+    """Whether the last reduction gave each rank a slice."""
+
+    sums: dict[int, tuple[WeakTensor[Tensor], int, int]] = field(default_factory=dict)
+    """By address of a tensor that was summed over the ranks: the tensor, its version and the number
+    of backwards."""
 
     late: dict[int, int | None] = field(default_factory=dict)
     """By `id` of a parameter to whose gradient a backward has added after its reduction: the line
@@ -66,7 +81,9 @@ class Collectives:
     def __init__(self, training: TrainingState, log: RankLog) -> None:
         self._training, self._log = training, log
         self._lines = CollectiveLines(training, log)
+        self._functions = AutogradCollectives(training, log)
         self.window = Window()
+        self._backwards = 0
         self._gradients: dict[int, int] | None = None
         """By address of a gradient: `id` of its parameter; None if out of date."""
         self._positions: dict[int, int] = {}
@@ -95,6 +112,7 @@ class Collectives:
         self._lines.is_on = True
         if patches is not None:
             self._lines.observe_tensors(patches)
+            self._functions.install(patches)
 
     def stop(self) -> None:
         """Stop recording."""
@@ -117,12 +135,15 @@ class Collectives:
                 guard = self._training.guard
                 # Collectives that torch's wrappers start, such as those of DDP, are not the
                 # script's.
-                if not self.is_on or is_traced() or not guard.active or _is_torchs(frame):
+                if not self.is_on or is_traced() or not guard.active:
+                    return original(*args, **kwargs)
+                if _is_torchs(frame):
+                    guard.glance(self._functions.runs, name, frame)
                     return original(*args, **kwargs)
                 guard.run(self._before, name, args, kwargs, frame)
                 result = original(*args, **kwargs)
                 # With `async_op`, a handle comes back and the tensor is not reduced yet.
-                if self.window.last is not None and name in _IN_PLACE and result is None:
+                if self.window.last is not None and name in _MEASURED and result is None:
                     guard.run(self._after, args, kwargs)
                 return result
 
@@ -138,7 +159,12 @@ class Collectives:
         if name in _INTO:
             names = ("tensor", "input_tensor", "input")
             by_name = (kwargs[one] for one in names if one in kwargs)
-            self._gathered(name, args[1] if len(args) > 1 else next(by_name, None), frame)
+            given = args[1] if len(args) > 1 else next(by_name, None)
+            if name == "reduce_scatter_tensor":
+                output = args[0] if args else kwargs.get("output")
+                operation = args[2] if len(args) > 2 else kwargs.get("op", "SUM")
+                self._scattered(output, given, str(operation).rpartition(".")[2], frame)
+            self._gathered(name, given, frame)
             return
         given = args[0] if args else kwargs.get("tensor", kwargs.get("tensors"))
         several = given if isinstance(given, list | tuple) else (given,)
@@ -149,6 +175,24 @@ class Collectives:
                 self._changed(name, tensor, operation, frame)
                 if name == "all_reduce" and operation == "SUM" and tensor.numel() == 1:
                     self._sums(tensor, args[2] if len(args) > 2 else kwargs.get("group"), frame)
+
+    def _scattered(self, output: object, given: object, operation: str, frame: FrameType) -> None:
+        """Note a reduction that gives each rank a slice of the gradients, if it gets them whole."""
+        if not isinstance(output, Tensor) or not isinstance(given, Tensor) or given.grad_fn:
+            return
+        if not self.window.has_backward or self._log.step >= _FIRST_SUMS:
+            return
+        entries = self._training.gradient_state.entries
+        held = (one.grad for entry in entries if (one := entry.parameter()) is not None)
+        present = [one for one in held if one is not None and one is not output]
+        known = [norm for norm in norms([given, *present]) if norm is not None]
+        if (
+            len(known) == len(present) + 1
+            and known[0]
+            and _is_near(math.hypot(*known[1:]), known[0])
+        ):
+            self.window.last = (self._site(frame), output.numel(), None, operation)
+            self.window.is_scattered = True
 
     def _sums(self, tensor: Tensor, group: Any, frame: FrameType) -> None:  # noqa: ANN401
         """Keep a number that all ranks sum until the step reads it."""
@@ -168,9 +212,21 @@ class Collectives:
             flags = {key: float(value) for key, value in numbers.items()}
             self._log.note("gathered", self._log.site(location), name, flags)
 
+    def _sums_again(self, tensor: Tensor, frame: FrameType) -> None:
+        """Note a second sum of a gradient, to which nothing but a backward was added since."""
+        known = self.window.sums.get(_address(tensor))
+        is_later = known is not None and known[0]() is tensor and known[2] < self._backwards
+        # A division, or a gradient set to zero, would have changed it as well.
+        if known is not None and is_later and tensor._version == known[1] + 1:
+            self._log.note("summed-again", self._site(frame), "")
+        self.window.sums[_address(tensor)] = (WeakTensor(tensor), tensor._version, self._backwards)
+
     def _changed(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
         """Note a collective that changes a tensor in place."""
         node = tensor.grad_fn
+        is_sum = name == "all_reduce" and operation == "SUM" and node is None
+        if is_sum and tensor.numel() > 1 and tensor.is_floating_point():
+            self._sums_again(tensor, frame)
         if node is not None and (number := created(node)) is not None:
             self._waiting[number] = (self._site(frame), tensor.numel() == 1, name)
         elif not tensor.is_floating_point() or tensor.numel() == 1:
@@ -219,13 +275,20 @@ class Collectives:
         """Measure a gradient after its reduction."""
         tensor = args[0] if args else kwargs.get("tensor")
         last = self.window.last
-        if last is None or not isinstance(tensor, Tensor) or self._gradients is None:
+        if last is None or not isinstance(tensor, Tensor):
+            return
+        if self.window.is_scattered and tensor.numel() == last[1] and last[2] is None:
+            self.window.last = (last[0], last[1], norms([tensor])[0], last[3])
+            return
+        if self._gradients is None:
             return
         if self._gradients.get(_address(tensor), tensor.numel()) == last[1]:
             self.window.last = (last[0], last[1], norms([tensor])[0], last[3])
 
     def backward_begins(self, root: object) -> None:
         """Look for values in a loss that a collective changed."""
+        self._backwards += 1
+        self._functions.backward_begins()
         self._versions = dict(self._reduced_versions())
         waiting, self._waiting = self._waiting, {}
         if not waiting or not isinstance(root, Tensor) or root.grad_fn is None:
@@ -240,6 +303,7 @@ class Collectives:
         Args:
             site: Line of the backward.
         """
+        self._functions.backward_ended()
         for owner, version in self._reduced_versions():
             if self._versions.get(owner, version) != version:
                 # Lines of the first passes alone are known.
@@ -273,7 +337,9 @@ class Collectives:
                 numbers = {
                     "ratio": now / before,
                     "is_sum": float(operation == "SUM"),
-                    "share": 1.0 if window.is_flat else _share(held, window.gradients),
+                    "share": 1.0
+                    if window.is_flat or window.is_scattered
+                    else _share(held, window.gradients),
                 }
                 self._log.note("gradient-scaled", site, operation, numbers)
         return window
@@ -286,6 +352,10 @@ class Collectives:
                 if tensor.is_cpu:  # on other devices, reading would wait for it
                     numbers = {"value": float(tensor.detach())}
                     self._log.note("summed-number", site, str(self._log.step), numbers)
+
+
+def _is_near(one: float, other: float) -> bool:
+    return abs(one - other) <= _SAME * abs(other)
 
 
 def _share(held: list[Tensor], reduced: set[int]) -> float:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gradscope.capture.ranks.observations import RankLog, Squares, squares_of
-from gradscope.capture.ranks.placement import Placements, has_own_divisor, is_fsdp1, is_fsdp2
+from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2, own_divisor
 from gradscope.capture.ranks.reducers import Reducers
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry
@@ -152,4 +152,6 @@ class ComparedNumbers:
 
 def _options(kind: str, module: nn.Module) -> Iterator[tuple[str, float]]:
     if kind == "FSDP2":
-        yield "own_divisor", float(has_own_divisor(module))
+        divisor = own_divisor(module)
+        yield "own_divisor", float(divisor is not None)
+        yield "divisor", divisor or 0.0

@@ -28,22 +28,44 @@ class Reach:
     """Whether the script puts this rank's own tensor back into the result."""
 
 
-def gather_reaches_loss(location: Location) -> Reach:
-    """Return how far the result of a gather at a location gets."""
+def gather_reaches_loss(location: Location, *, returns: bool = False) -> Reach:
+    """Return how far the result of a gather at a location gets.
+
+    Args:
+        location: The location.
+        returns: Whether the gather returns its result, and does not fill a tensor that it is given.
+    """
     line, call = location.user, location.users_call()
     if line is None:
         return Reach(loss=False, own=False)
+    if returns:
+        file = line.code.co_filename
+        return _reach(file, line.number, _assigned(tree_of(file), line.number))
     out = call.args[0] if call is not None and call.args else None
     if call is not None and out is None:
         names = ("tensor_list", "output_tensor", "output")
         out = next((k.value for k in call.keywords if k.arg in names), None)
     start = None if out is None else stem(out)
-    return _reach(line.code.co_filename, line.number, start)
+    return _reach(line.code.co_filename, line.number, () if start is None else (start,))
+
+
+def _assigned(tree: ast.Module, line: int) -> tuple[str, ...]:
+    """Return the variables that the statement of a line assigns."""
+    found = [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and one.lineno <= line <= (one.end_lineno or line)
+    ]
+    if not found:
+        return ()
+    (target, *_) = max(found, key=lambda one: one.lineno).targets
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return tuple(name for one in parts if (name := stem(one)) is not None)
 
 
 @functools.lru_cache(maxsize=32)
-def _reach(file: str, line: int, start: str | None) -> Reach:
-    if start is None:
+def _reach(file: str, line: int, starts: tuple[str, ...]) -> Reach:
+    if not starts:
         return Reach(loss=False, own=False)
     tree = tree_of(file)
     functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
@@ -51,9 +73,11 @@ def _reach(file: str, line: int, start: str | None) -> Reach:
     around = [one for one in functions if one.lineno <= line <= (one.end_lineno or line)]
     first: ast.AST = max(around, key=lambda one: one.lineno, default=tree)
     flow = _Flow(scopes)
-    flow.names[first] = {start}
+    flow.names[first] = set(starts)
     flow.follow()
-    return Reach(loss=flow.reaches_backward(), own=_is_put_back(scopes, first, start))
+    return Reach(
+        loss=flow.reaches_backward(), own=any(_is_put_back(scopes, first, one) for one in starts)
+    )
 
 
 def _is_put_back(scopes: list[ast.AST], first: ast.AST, start: str) -> bool:

@@ -70,13 +70,13 @@ def is_fsdp2(module: nn.Module) -> bool:
     return hasattr(type(module), "_get_fsdp_state")
 
 
-def has_own_divisor(module: Any) -> bool:  # noqa: ANN401 - a class that may not be loaded
-    """Return whether the script sets what FSDP2 divides the gradients of a module by."""
+def own_divisor(module: Any) -> float | None:  # noqa: ANN401 - a class that may not be loaded
+    """Return what the script has FSDP2 divide the gradients of a module by; None for the mean."""
     state = module._get_fsdp_state()
     # A list of groups since torch 2.11.
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     divisors = (getattr(group, "gradient_divide_factor", None) for group in groups)
-    return any(divisor is not None for divisor in divisors)
+    return next((float(divisor) for divisor in divisors if divisor is not None), None)
 
 
 def waits_for_reduction(module: Any) -> bool:  # noqa: ANN401 - a class that may not be loaded

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, nodes_within, tree_of
@@ -31,8 +31,10 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
     Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
     `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
     a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap`, `unfreeze`,
-    `schedule` (a schedule of the learning rate is made) and `one-rank` (weights or the state of an
-    optimizer change in a branch of some ranks).
+    `schedule` (a schedule of the learning rate is made), `one-rank` (weights or the state of an
+    optimizer change in a branch of some ranks), `divisor` (FSDP2 is told what to divide gradients
+    by) and `local` (a distributed tensor other than a
+    gradient gives its local part, without placements of the gradient).
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()
@@ -47,10 +49,34 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
 
 
 def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    reducing = frozenset(_reducing(tree))
     for scope in _scopes(tree):
         tainted = _gradients(scope)
         for node in nodes_within(scope):
             yield from _of_node(node, tainted)
+            if isinstance(node, ast.For):
+                yield from _of_loop(node, reducing)
+
+
+def _reducing(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of functions of a file that reduce, themselves or through another one."""
+    found: set[str] = set()
+    for _ in range(2):
+        for scope in _scopes(tree):
+            if isinstance(scope, ast.FunctionDef) and _reduces(scope, found):
+                found.add(scope.name)
+    yield from found
+
+
+def _of_loop(node: ast.For, reducing: Collection[str]) -> Iterator[tuple[str, int]]:
+    """Yield a loop that reduces, and the conditions in it."""
+    called = {_called(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    is_training = "backward" in called
+    # A training loop that calls a reducer says nothing about what the reducer leaves out.
+    if any(_reduces(one, () if is_training else reducing) for one in node.body):
+        yield "reduce", node.lineno
+        conditions = (one for part in node.body for one in ast.walk(part))
+        yield from (("reduce", one.lineno) for one in conditions if isinstance(one, ast.If))
 
 
 def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
@@ -64,18 +90,14 @@ def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
         case ast.If():
             yield from _of_branch(node)
             yield from _of_one_rank(node)
-        case ast.For(body=body) if any(_reduces(one) for one in body):
-            yield "reduce", node.lineno
-            conditions = (one for part in body for one in ast.walk(part) if isinstance(one, ast.If))
-            yield from (("reduce", one.lineno) for one in conditions)
         case ast.With(items=items):
             if any("no_sync" in ast.unparse(item.context_expr) for item in items):
                 yield "no-sync", node.lineno
 
 
-def _reduces(node: ast.stmt) -> bool:
-    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
-    return any(_called(one).startswith("all_reduce") for one in calls)
+def _reduces(node: ast.AST, reducing: Collection[str]) -> bool:
+    calls = (_called(one) for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(one.startswith("all_reduce") or one in reducing for one in calls)
 
 
 def _of_branch(node: ast.If) -> Iterator[tuple[str, int]]:
@@ -125,10 +147,18 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
         yield "schedule", node.lineno
     if name in _WRAPPERS:
         yield "wrap", node.lineno
+    if name == "to_local" and not node.args and not node.keywords and not _is_of_gradient(node):
+        yield "local", node.lineno
     if name == "set_requires_gradient_sync":
         yield "no-sync", node.lineno
+    if name == "set_gradient_divide_factor":
+        yield "divisor", node.lineno
     if name == "requires_grad_" and not _is_false(node.args):
         yield "unfreeze", node.lineno
+
+
+def _is_of_gradient(node: ast.Call) -> bool:
+    return "grad" in ast.unparse(node.func)
 
 
 def _of_write(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:

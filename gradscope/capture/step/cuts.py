@@ -47,13 +47,22 @@ _SHAPES = frozenset(
 )
 """Calls that use only shape, type and device of a tensor: no gradient could flow."""
 
+_WITHOUT_VALUES = _SEPARATE_TENSORS | _SHAPES
+
 _COPIES = frozenset({"new_tensor", "tensor"})
 """Calls whose result has no history, also where it requires grad itself."""
 
 DEEP_COPY = "deepcopy"
 """Name of the cut by `copy.deepcopy`."""
 
-_DETACHES = frozenset({"autograd.grad", "data", "detach", "detach_", DEEP_COPY, *_COPIES})
+ASSIGNED_DATA = "data assignment"
+"""Name of the cut by an assignment to `.data`."""
+
+_WRITES = frozenset({"__set__", "copy_"})
+
+_DETACHES = frozenset(
+    {"autograd.grad", "data", "detach", "detach_", ASSIGNED_DATA, DEEP_COPY, *_COPIES}
+)
 
 _WITH_INDICES = frozenset(
     {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
@@ -145,7 +154,8 @@ class CutTracker:
         """Observe a call that made no node."""
         returned = _returned(result)
         name = _name_of(func)
-        if name in _SEPARATE_TENSORS or name in _SHAPES or not (returned or name in _READS):
+        is_known = name in _WITHOUT_VALUES or self._has_written(name, func, args)
+        if is_known or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
         origins = self._origins(given)
@@ -169,6 +179,23 @@ class CutTracker:
             for tensor in returned:
                 self._follow(tensor, origins)
             self._note_number(result, origins)
+
+    def _has_written(
+        self, name: str, func: Callable[..., object], args: tuple[object, ...]
+    ) -> bool:
+        """Observe a tensor that gets the elements of a computed one, and none of its history."""
+        if name not in _WRITES:
+            return False
+        attribute = getattr(getattr(func, "__self__", None), "__name__", None)
+        if len(args) < 2 or attribute not in (None, "data"):
+            return False
+        target, value = args[:2]
+        sources = [edge for edge in edges(value) if edge.node is not None]
+        if not (sources and isinstance(target, Tensor) and isinstance(value, Tensor)):
+            return False
+        name = "copy_" if attribute is None else ASSIGNED_DATA
+        self._follow(target, frozenset({self._note(name, _kind(name), sources)}))
+        return True
 
     def see_nodes(
         self,

@@ -44,6 +44,8 @@ class Job:
     """Text before each stage on the terminal; None for a run that shows none."""
     is_silent: bool = False
     """Whether nothing that it prints is shown, not even errors."""
+    is_reported: bool = False
+    """Whether a report states why it failed; stderr then gets no more than the traceback."""
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Edited texts of files, by absolute path, to import instead of what is on disk."""
 
@@ -238,7 +240,7 @@ def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
 
 def printed(job: Job, failure: Failure) -> Failure:
     """Print a failure that the child of a job could not print itself, and return it."""
-    if not job.is_silent:
+    if not (job.is_silent or job.is_reported):
         show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return failure
 

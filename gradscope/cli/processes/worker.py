@@ -9,7 +9,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from gradscope.cli.errors import VERBOSITY, BugReport, show_error
+from gradscope.cli.errors import VERBOSITY, BugReport, show_error, show_traceback
 from gradscope.cli.processes.isolation import Job, recording_in, stacks_in, write_failure
 from gradscope.cli.progress import progress_line
 from gradscope.cli.running import record_target
@@ -49,7 +49,7 @@ def main(folder: str) -> None:
             if os.getpid() == own:  # not in a process that user code has forked
                 save_recording(recording, recording_in(shared), force=True)
         except GradscopeError as error:
-            show_error(error)
+            (show_traceback if job.is_reported else show_error)(error)
             write_failure(shared, error)
             sys.exit(ExitCode.CANNOT_JUDGE)
         except KeyboardInterrupt:

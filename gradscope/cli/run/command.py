@@ -16,7 +16,7 @@ from gradscope.cli.output import (
     set_verbosity,
     wanted_output,
 )
-from gradscope.cli.run.plain_parser import misplaced_options
+from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.cli.run.planned import PlainRun, PlannedRanks, PlannedRun, RunPlanned
 from gradscope.cli.run.recording_location import recording_location
 from gradscope.cli.running import settings_of, typed_command

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from gradscope.analysis.job import identity_of, is_communication
 from gradscope.analysis.kept_steps import KeptSteps
-from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, exit_code, fails, target_result
@@ -181,18 +180,25 @@ def started_ranks(planned: PlannedRun, recording: Recording, path: Path) -> Load
     return job if len(job.recordings) > 1 else None
 
 
-def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool) -> ExitCode:
+def judged_ranks(
+    planned: PlannedRun,
+    paths: Sequence[Path],
+    recordings: Sequence[Recording],
+    *,
+    has_failed: bool,
+) -> ExitCode:
     """Report on the ranks that a script has started, and return the exit code of their check.
 
     Args:
         planned: The run.
-        paths: The recordings of the ranks.
+        paths: Files of the ranks' recordings.
+        recordings: The recordings.
         has_failed: Whether the script ended with an exit code other than 0.
 
     Raises:
-        GradscopeError: A recording cannot be read, or the report cannot be written.
+        GradscopeError: The recordings are not of one job, or the report cannot be written.
     """
-    job = grouped(paths, [load_recording(path) for path in paths])[0]
+    job = grouped(paths, recordings)[0]
     return _judged_job(planned, job, has_failed=has_failed)
 
 
@@ -322,7 +328,7 @@ def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: C
     if is_of_ci(form) or (planned.policy is not None and form != "full"):
         return render_check(result, form, console, manner)
     (run,) = result.targets[0].runs
-    report = Report.of_job(run.ranks or (run.recording,), run.verdict)
+    report = run.report
     if closing:
         mark: Mark = "good" if exit_code(result) is ExitCode.OK else "bad"
         manner = replace(manner, closing=Word(closing, mark))

@@ -1,6 +1,7 @@
 """Reports on a run that has ended, or of which no gradient was observed."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -153,9 +154,7 @@ def report_run(
         path.unlink()
         remove_logs(path)
         if ranks := rank_files(path):
-            from gradscope.cli.run.judging import judged_ranks
-
-            return judged_ranks(planned, ranks, has_failed=has_failed)
+            return _report_ranks(planned, ranks, has_failed=has_failed)
         why = _NEVER_BACKWARD[recording.finished]
         unobserved = Unobserved(why=why, seconds_of_children=seconds_of_children)
         return _report_unobserved(planned, recording, unobserved, is_told=has_failed)
@@ -163,6 +162,19 @@ def report_run(
     from gradscope.cli.run.judging import judged_run
 
     return judged_run(planned, recording, path, has_failed=has_failed)
+
+
+def _report_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool) -> ExitCode:
+    """Report on the ranks that a script has started."""
+    recordings = [load_recording(one) for one in paths]
+    if all(map(has_no_gradients, recordings)):
+        from gradscope.cli.run.untrained_ranks import untrained_error
+
+        error = untrained_error(planned, paths, recordings)
+        return _tell_unobserved(planned, recordings[0], error, note=error.what)
+    from gradscope.cli.run.judging import judged_ranks
+
+    return judged_ranks(planned, paths, recordings, has_failed=has_failed)
 
 
 def _why_unwatched() -> str:
@@ -188,22 +200,36 @@ def _report_unobserved(
     """Report that no gradient was observed, and return the exit code of the check."""
     name = planned.program.name
     error = unobserved.error(name)
+    # If child processes computed, the note says how to record them.
+    if unobserved.is_elsewhere:
+        advice = f"; {error.help}"
+    elif recording is not None and _only_defines_a_model(planned.program):
+        advice = f"; to judge its model without training: gradscope inspect {name}"
+    else:
+        advice = ""
+    return _tell_unobserved(planned, recording, error, None if is_told else f"{error.what}{advice}")
+
+
+def _tell_unobserved(
+    planned: PlannedRun, recording: Recording | None, error: GradscopeError, note: str | None
+) -> ExitCode:
+    """Write the reports that are asked for, and tell why they are empty.
+
+    Args:
+        planned: The run.
+        recording: A recording without gradients; None without one.
+        error: What a check says.
+        note: What a run without a check says; None if an error has been told.
+    """
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
         from gradscope.cli.run.judging import write_result
 
         write_result(planned, unobserved_result(planned, recording, error))
-    if is_told:
+    if note is None:
         pass
     elif planned.policy is None:
-        # If child processes computed, the note says how to record them.
-        if unobserved.is_elsewhere:
-            advice = f"; {error.help}"
-        elif recording is not None and _only_defines_a_model(planned.program):
-            advice = f"; to judge its model without training: gradscope inspect {name}"
-        else:
-            advice = ""
-        show_note(f"{error.what}{advice}")
+        show_note(note)
     else:
         show_error(error)
     return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE

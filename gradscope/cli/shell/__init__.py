@@ -1,1 +1,1 @@
-"""What the shell shows of the command line: help pages, examples and completion."""
+"""The shell's side of the command line: commands by name, plain lines, help pages, completion."""

@@ -26,14 +26,12 @@ SeriesKey = tuple[SeriesKind, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A step that is whole in the file, with its rows."""
+class StepRows:
+    """The rows of a step that is whole in the file."""
 
     step: int
     rows: Mapping[str, range]
     """By table: ids of its rows."""
-    record: StepRecord
-    events: tuple[EventRecord, ...]
 
     @property
     def has_norms(self) -> bool:
@@ -44,6 +42,19 @@ class Whole:
         """Delete it; inside a transaction."""
         for table, rows in self.rows.items():
             writer.remove(table, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(StepRows):
+    """A step that is whole in the file, and in memory as long as others may repeat it."""
+
+    record: StepRecord
+    events: tuple[EventRecord, ...]
+
+    @property
+    def in_file(self) -> StepRows:
+        """Its rows alone: events take ten times their memory."""
+        return StepRows(self.step, self.rows)
 
 
 @dataclass(slots=True)
@@ -58,7 +69,7 @@ class Chunk:
     series: dict[SeriesKey, list[Bucket]]
     cosines: dict[int, Counter[int]]
     """By line of a clip: number of steps by hundredth of the cosine."""
-    whole: dict[int, Whole]
+    whole: dict[int, StepRows]
     rows: dict[str, range] = field(default_factory=dict)
     """By table: ids of its own rows."""
 

@@ -225,7 +225,7 @@ class Thinner:
         self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
         for one in own:
             for step in self._whole(one, kept):
-                chunk.whole[step.step] = step
+                chunk.whole[step.step] = step.in_file
         self._pin()
         self._drop(chunk)
         chunk.write(self._writer)

@@ -13,12 +13,13 @@ from gradscope.report.check.phrasing import (
     seeds_text,
     unjudged_everywhere,
     when_text,
-    with_reports,
 )
 from gradscope.report.document import (
     Block,
     Column,
     Document,
+    Fact,
+    Facts,
     Findings,
     Mark,
     Note,
@@ -53,6 +54,7 @@ def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Docume
         blocks=(
             *_findings(result),
             *_targets(result, is_brief=is_brief),
+            *_advice(result),
             *section("Not applicable", [Points(lines)] if lines else []),
             *section("", [Note(remark) for remark in remarks(result)]),
         ),
@@ -66,14 +68,14 @@ def _findings(result: CheckResult) -> Iterator[Section]:
         found = tuple(
             finding_block(
                 item.finding,
-                report,
+                target.report_of(item),
                 beside=(
                     ("when", when_text(item, target)),
                     ("seeds", seeds_text(item, target)),
                     ("baseline", f"known, now worse: {item.worsened}" if item.worsened else ""),
                 ),
             )
-            for item, report in with_reports(target, target.counted())
+            for item in target.counted()
         )
         title = target.name if len(result.targets) > 1 else ""
         yield from section(title, [Findings(found=found)] if found else [])
@@ -93,6 +95,15 @@ def _targets(result: CheckResult, *, is_brief: bool) -> Iterator[Block]:
             rows=tuple(rows),
             is_plain=True,
         )
+
+
+def _advice(result: CheckResult) -> Iterator[Block]:
+    """Yield what to do about the targets that could not be checked; equal advice once."""
+    advice = dict.fromkeys(
+        failure.help for target in result.targets for failure in target.failures if failure.help
+    )
+    if advice:
+        yield Facts(tuple(Fact("help", text) for text in advice))
 
 
 def _details(target: TargetResult) -> Iterator[str]:

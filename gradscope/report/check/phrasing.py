@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import first_step
-from gradscope.analysis.report import Report
 from gradscope.check.results import (
     CheckedFinding,
     CheckResult,
@@ -21,19 +20,6 @@ from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_phrasing import level_counts, unjudged
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
-
-
-def with_reports(
-    target: TargetResult, items: Iterable[CheckedFinding]
-) -> Iterator[tuple[CheckedFinding, Report]]:
-    """Yield findings of a target, each with the report of its run; other runs are not joined."""
-    reports: dict[int, Report] = {}
-    for item in items:
-        if item.run not in reports:
-            run = target.runs[item.run]
-            reports[item.run] = Report.from_recording(run.recording, run.verdict)
-        yield item, reports[item.run]
-
 
 _SEEDS_SHOWN = 5
 
@@ -110,7 +96,7 @@ def global_norm(recording: Recording) -> float | None:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return why a run could not be judged, in one line; the advice is printed on stderr."""
+    """Return why a run could not be judged, in one line, without the advice."""
     cause = f": {failure.cause}" if failure.cause else ""
     return " ".join(f"{failure.what}{cause}".split())
 

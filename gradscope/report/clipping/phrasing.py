@@ -66,6 +66,8 @@ def cut_text(section: Section) -> str:
     """Return how many steps are clipped, and by how much."""
     known = len(section.points) - len(section.broken)
     cut = section.cut
+    if not known:
+        return "unknown: no step has a finite norm" if section.points else ""
     text = f"{len(cut):,} of {counted(known, 'step')} ({percent(section.cut_share)})"
     if not cut:
         return text

@@ -102,7 +102,7 @@ class _Frame:
 
     def show(self, snippet: Snippet) -> Iterator[Text]:
         """Yield a snippet's location on a line of its own, then its lines."""
-        position = line_text(self._page.spell(snippet.file), snippet.line)
+        position = self._position(snippet)
         inside = f" in {self._page.spell(snippet.function)}" if snippet.function else ""
         margin = " " * self._digits
         message = self._page.spell(f": {snippet.message}") if snippet.message else ""
@@ -115,6 +115,14 @@ class _Frame:
             yield self._gutter("")
         for line in snippet.lines:
             yield from self._line(line)
+
+    def _position(self, snippet: Snippet) -> str:
+        """Return `file:line`; of a long path, the end that fits in the line."""
+        position = line_text(self._page.spell(snippet.file), snippet.line)
+        room = self._page.width - self._digits - len("--> ")
+        if len(position) <= room:
+            return position
+        return self._page.location(f"{snippet.file}:{snippet.line}", room).plain
 
     def _gutter(self, number: str) -> Text:
         bar = f"{number:>{self._digits}} {self._page.signs.bar} "

@@ -29,7 +29,6 @@ from gradscope.report.check.phrasing import (
     seeds_text,
     unjudged_everywhere,
     when_text,
-    with_reports,
 )
 from gradscope.report.document import Fact
 from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
@@ -78,7 +77,7 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
         )
         return Tab(title=title, texts=words, charts=())
     run = result.runs[target.shown]
-    report = Report.of_job(run.ranks or (run.recording,), run.verdict)
+    report = run.report
     tab = tab_of(report, title)
     return replace(tab, texts=_target_texts(target, report, tab.texts))
 
@@ -126,8 +125,8 @@ def by_cause(result: TargetResult) -> Iterator[tuple[Failure, list[int]]]:
 
 
 def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
-    for item, report in with_reports(result, result.findings):
-        card = finding_card(item.finding, report, _mark(item, result))
+    for item in result.findings:
+        card = finding_card(item.finding, result.report_of(item), _mark(item, result))
         # The run with the finding may be another one than the run whose charts are shown.
         yield replace(card, module=module_of_finding(item.finding, shown))
 
@@ -271,8 +270,8 @@ def _failure_rows(target: CheckedTarget) -> Iterator[tuple[SummaryCell, ...]]:
 
 def _finding_rows(target: CheckedTarget, *, is_known: bool) -> Iterator[tuple[SummaryCell, ...]]:
     items = [item for item in target.result.findings if item.is_known == is_known]
-    for item, report in with_reports(target.result, items):
-        finding = item.finding
+    for item in items:
+        finding, report = item.finding, target.result.report_of(item)
         yield (
             SummaryCell(text=finding.severity, style=f"level {finding.severity}", is_strong=True),
             SummaryCell(

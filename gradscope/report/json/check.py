@@ -13,7 +13,6 @@ from gradscope.check.results import (
     reasons,
 )
 from gradscope.recording.finding import Severity
-from gradscope.report.check.phrasing import with_reports
 from gradscope.report.json import parts
 from gradscope.report.json.parts import Environment, Meta, Rules, Subject, Summary
 from gradscope.report.json.ranks import Ranks
@@ -86,7 +85,7 @@ class Run(Shape, grows=True):
 
 def _runs(target: TargetResult, _: CheckResult) -> Iterator[Within]:
     for run in target.runs:
-        report = Report.of_job(run.ranks or (run.recording,), run.verdict)
+        report = run.report
         yield Within(report, report)
 
 
@@ -123,8 +122,8 @@ class Finding(Shape):
 
 def _findings(result: CheckResult, _: CheckResult) -> Iterator[Within]:
     for target in result.targets:
-        for item, report in with_reports(target, target.findings):
-            yield Within((target, item), report)
+        for item in target.findings:
+            yield Within((target, item), target.report_of(item))
 
 
 class Check(Shape, grows=True):

@@ -234,7 +234,8 @@ def _layers(
     scale = Scale.decades(row.cells for row in rows)
     levels = UNICODE.levels
     ends = f"{levels[0]} {figure(scale.low)} to {levels[-1]} {figure(scale.high)}"
-    legend = _legend([row.cells for row in rows])
+    # A strip without a number says itself why it is blank.
+    legend = _legend(row.cells for row in rows if any(cell is not None for cell in row.cells))
     hidden = len(found) - len(rows)
     text = f"more {'row' if hidden == 1 else 'rows'}: --module NAME shows those of a module"
     blocks: list[Inner] = [

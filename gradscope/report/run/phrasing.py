@@ -169,12 +169,13 @@ def layer_name(layer: Layer) -> str:
 
 
 def layer_ends(layer: Layer) -> str:
-    """Return `0.120 → 0.0034`: the first and the last number of a strip."""
+    """Return `0.120 → 0.0034`: the first and the last number of a strip, or why it is blank."""
     known = [cell for cell in layer.cells if cell is not None]
     if known:
         return _ends(known)
-    is_trained = any(row.trainable_parameters for row in layer.module.rows)
-    return UNICODE.dash if is_trained else "frozen"
+    if not any(row.trainable_parameters for row in layer.module.rows):
+        return "frozen"
+    return "no gradient" if layer.is_measured else UNICODE.dash
 
 
 def _ends(values: Sequence[float]) -> str:

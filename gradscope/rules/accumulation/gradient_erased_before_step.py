@@ -12,7 +12,13 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
-from gradscope.rules.helpers.leftovers import Overwriting, last_erasure, overwriting
+from gradscope.rules.helpers.leftovers import (
+    Overwriting,
+    SkippedBatches,
+    last_erasure,
+    overwriting,
+    skipped_batches,
+)
 from gradscope.rules.rule import Rule
 
 
@@ -23,17 +29,21 @@ class GradientErasedBeforeStep(Rule):
     What it finds:
         A `zero_grad()` after `backward()` and before `step()`, which leaves the step without
         gradients; and one inside a loop over micro-batches, where only the last micro-batch counts.
+        Also a loop over a whole loader that zeroes for each batch while `backward()` and `step()`
+        stand behind it, because they are indented one level too little.
 
     Why it matters:
         In the first case the weights never move, or only by momentum and weight decay. In the
         second the work on all other micro-batches is lost, and the batch is smaller than it seems.
+        In the third an epoch is one step, on its last batch.
 
     How it is measured:
         A step counts if unused gradients were zeroed after the last backward before it, and it got
         none. In the second case a step counts if all passes from one line of code were zeroed one
         by one, by one line. The finding is an error if the share of such steps is at least
         `error_share`, a warning if it is at least `warning_share`. The second case is an error only
-        if the loss was divided by the number of passes.
+        if the loss was divided by the number of passes. In the third case a step counts if one line
+        zeroed as often before its only backward as a loader that was started has batches.
 
     How to fix it:
         Zero before the first backward of a step, or right after the step.
@@ -71,6 +81,7 @@ class GradientErasedBeforeStep(Rule):
         series = context.shared(Windows).series
         yield from self._emptied(context, series)
         yield from self._overwritten(context, series)
+        yield from self._skipped(context, series)
 
     def _emptied(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
         erasures: dict[int, Event] = {}
@@ -144,6 +155,42 @@ class GradientErasedBeforeStep(Rule):
                     "passes": passes,
                     "passes_erased": len(first.erased),
                     "loss_divided_by": first.divisor,
+                    "steps_concerned": group.step_count,
+                    "steps": group.judged,
+                },
+                count=group.step_count,
+                step=group.first.step.step,
+            )
+
+    def _skipped(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
+        loops: dict[int, SkippedBatches] = {}
+        affected = []
+        for series in all_series:
+            found = {w.step.position: skipped_batches(series, w) for w in series.windows}
+            loops |= {position: one for position, one in found.items() if one is not None}
+            sick = [w for w in series.windows if found[w.step.position]]
+            if steps_of(sick) > 1:
+                affected += self._affected(context, series, sick)
+        for group in by_line(affected, lambda window: loops[window.step.position].passed.site):
+            first = loops[group.first.step.position]
+            is_nearly_all = group.step_count >= self.error_share * group.judged
+            yield self.finding(
+                context,
+                message=(
+                    f"the loss of one batch in {first.batches} reaches backward(), that of the "
+                    f"last one: zero_grad() is called for each batch, and backward() once behind "
+                    f"the loop, in {group.text}"
+                ),
+                remedy="indent backward() and step() into the loop over the batches",
+                site=group.site,
+                related=(
+                    context.related(first.zero.site, "zero_grad() is called for each batch"),
+                    context.related(group.first.step.site, "the only step of the epoch"),
+                ),
+                severity="error" if is_nearly_all else "warning",
+                parameters=group.parameters,
+                evidence={
+                    "batches": first.batches,
                     "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },

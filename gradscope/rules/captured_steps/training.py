@@ -139,6 +139,7 @@ class Training:
             unfrozen=indices(self._frozen_before(captured)),
             uncleared=self._uncleared(captured),
             are_optimizers_alike=are_alike(self.optimizers),
+            are_gradients_assigned=self._are_gradients_assigned,
             losses=tuple(self._losses(captured)),
             losses_before=tuple(self._losses_before(captured)),
             losses_of_line=tuple(self._losses_of_line(captured)),
@@ -153,6 +154,12 @@ class Training:
             # Skipped steps belong to the next step that the scaler makes.
             goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
+
+    @cached_property
+    def _are_gradients_assigned(self) -> bool:
+        """Whether an optimizer steps with fresh gradients of which no backward is known."""
+        steps = only(StepEvent, self._events)
+        return any(one.fresh and one.backwards == 0 and not one.manual for one in steps)
 
     @cached_property
     def _has_one_loss(self) -> bool:

@@ -1,5 +1,6 @@
 """Parameters with a gradient that no optimizer holds, and what tells whether that was meant."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,6 +77,21 @@ class LeftOut:
         return (
             is_double and self.intent.is_never_cleared(part.parameters) and not self._is_fixed(part)
         )
+
+    def is_copy(self, part: Part) -> bool:
+        """Return whether a part is a copy of what an optimizer holds, and hands it its gradients.
+
+        So is a learner that was adapted to a task: the script assigns its gradients to the model.
+        """
+        run = self.context.run
+        if run is None or not run.are_gradients_assigned:
+            return False
+        own = self._shapes(part.parameters)
+        return any(self._shapes(one.parameters) == own for one in self.optimizers.holders)
+
+    def _shapes(self, parameters: Iterable[int]) -> list[tuple[int, ...]]:
+        records = self.context.recording.parameters
+        return sorted(records[index].shape.dims for index in parameters)
 
     def is_unsorted(self, part: Part) -> bool:
         """Return whether a layer's parameters fall through the groups of an optimizer."""

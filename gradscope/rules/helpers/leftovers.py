@@ -26,6 +26,16 @@ class Overwriting:
         return self.kept[-1].divided or 1.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedBatches:
+    """Batches of a whole epoch before the only backward of a step, each of which was zeroed for."""
+
+    batches: int
+    passed: BackwardEvent
+    """The backward of the last batch."""
+    zero: ZeroEvent
+
+
 def last_erasure(series: Series, window: Window) -> Event | None:
     """Return the call that zeroed the gradients before a step that then got none."""
     if not window.is_empty:
@@ -66,6 +76,29 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
     if window.step.backwards not in (None, len(pending)):
         return None  # gradients of another origin, as of a projection of several
     return Overwriting(erased=tuple(erased), kept=tuple(pending), zero=zeros[-1])
+
+
+def skipped_batches(series: Series, window: Window) -> SkippedBatches | None:
+    """Return how a loop over a whole loader zeroed for each batch, and only the last was used.
+
+    One line zeroes as often as the loader has batches, without a backward in between.
+    """
+    loaders = set[float]()
+    zeros: list[ZeroEvent] = []
+    passes: list[BackwardEvent] = []
+    for event in since_any_step(window):
+        if isinstance(event, EpochEvent) and not zeros and event.batches is not None:
+            loaders.add(event.batches)
+        elif isinstance(event, ZeroEvent) and _concerns(series, event):
+            if passes:
+                return None
+            zeros.append(event)
+        elif isinstance(event, BackwardEvent):
+            passes.append(event)
+    is_loop = len(zeros) > 1 and len({one.site for one in zeros}) == 1
+    if not is_loop or len(passes) != 1 or len(zeros) not in loaders:
+        return None
+    return SkippedBatches(batches=len(zeros), passed=passes[0], zero=zeros[-1])
 
 
 def since_any_step(window: Window) -> tuple[Event, ...]:

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.losses.summarised_losses import stepped, weighted_losses
+from gradscope.analysis.losses.summarised_losses import (
+    WeightedLosses,
+    losses_of_steps,
+    stepped,
+    weighted_losses,
+)
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
@@ -41,8 +46,8 @@ class ConstantLoss(Rule):
         carry a gradient, the two cancel, and the model learns nothing.
 
     How it is measured:
-        The losses of all steps of the only optimizer, 20 at least, are above zero and equal up to
-        rounding, and the norms of the gradients are not zero and differ by more than 1 %. It is a
+        The losses of all steps of the only optimizer, or of the last one if it steps after all
+        others, 20 at least, are above zero and equal up to rounding, and the norms of the gradients are not zero and differ by more than 1 %. It is a
         warning where the loss is ln 2, the logistic loss of a difference of zero, and a note where
         it is another number and a step was captured. It is an error where the loss is ln 2 and all
         norms are below a millionth of it: only rounding is left of the gradient.
@@ -66,17 +71,17 @@ class ConstantLoss(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        made = stepped(context.recording)
-        if len({window.optimizer for window in made}) > 1:
-            return "several optimizers step"
-        if weighted_losses(context.recording).steps < _LEAST:
-            return f"fewer than {_LEAST} steps have a finite loss"
-        return None
+        losses = _losses(context)
+        if losses is None:
+            return "several optimizers step in turn"
+        return f"fewer than {_LEAST} steps have a finite loss" if losses.steps < _LEAST else None
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if no step changes the loss."""
-        made = stepped(context.recording)
-        losses, norms = weighted_losses(context.recording), _norms(made)
+        made, losses = _last_phase(context), _losses(context)
+        if losses is None:
+            return
+        norms = _norms(made)
         lowest, highest = losses.lowest, losses.highest
         if lowest <= 0 or highest - lowest > _EQUAL * highest or not _differ(norms):
             return
@@ -84,7 +89,7 @@ class ConstantLoss(Rule):
         is_half = math.isclose(highest, math.log(2), rel_tol=_EQUAL)
         name = f"{short(highest, 4)}{' (ln 2)' if is_half else ''}"
         is_rounding = is_half and max(norms) < _ROUNDING * highest
-        line = _line(context)
+        line = _line(context, made[0].step.index)
         if line is None and not is_half:
             return  # nothing shows that the loss compares anything
         yield self.finding(
@@ -111,6 +116,32 @@ class ConstantLoss(Rule):
         )
 
 
+def _last_phase(context: RuleContext) -> tuple[LoopWindow, ...]:
+    """Return the windows of the last optimizer; empty where others step between its steps."""
+    made = stepped(context.recording)
+    own = tuple(window for window in made if window.optimizer == made[-1].optimizer)
+    return own if made[len(made) - len(own) :] == own else ()
+
+
+def _losses(context: RuleContext) -> WeightedLosses | None:
+    """Return the losses of the last phase; None where optimizers step in turn, or are summarised."""
+    recording = context.recording
+    made, whole = _last_phase(context), weighted_losses(recording)
+    if len(made) == len(stepped(recording)):
+        return whole
+    known = losses_of_steps(recording)
+    if not made or len(known) != len(whole.values):
+        return None
+    first = made[0].step.index
+    values = [loss for step, loss in known if step >= first]
+    return WeightedLosses(
+        values=values,
+        counts=[1.0] * len(values),
+        lowest=min(values, default=math.inf),
+        highest=max(values, default=-math.inf),
+    )
+
+
 def _norms(made: Sequence[LoopWindow]) -> list[float]:
     """Return the norms of the gradients that the steps use."""
     events = (event for window in made for event in only(StepEvent, window.events))
@@ -123,9 +154,11 @@ def _differ(norms: Sequence[float]) -> bool:
     return max(norms) - min(norms) > _DIFFERENT * max(norms)
 
 
-def _line(context: RuleContext) -> Site | None:
-    """Return the line of the last operation of the loss in a captured step."""
+def _line(context: RuleContext, first: int) -> Site | None:
+    """Return the line of the last operation of the loss in a captured step, from a step on."""
     for captured in context.recording.captured_steps:
+        if captured.step < first:
+            continue
         nodes, sites = captured.recording.nodes, captured.recording.sites
         if nodes and nodes[0].site is not None:
             return sites[nodes[0].site]

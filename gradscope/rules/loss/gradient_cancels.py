@@ -10,12 +10,22 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Lasting, Rule
 
-_Kind = Literal["difference", "ratio", "added again"]
+_Kind = Literal["difference", "ratio", "added again", "multiplied again"]
+_OF_A_NUMBER = frozenset({"AddBackward0", "ClampBackward1", "ClampMinBackward0"})
+"""Operations that keep a divisor from zero: an epsilon is added, or it is clamped."""
 
 _TOLD: dict[_Kind, str] = {
     "difference": "a tensor is subtracted from itself: the difference is always 0",
     "ratio": "a tensor is divided by itself: the ratio is always 1",
     "added again": "a tensor is subtracted and added again: its gradient cancels",
+    "multiplied again": "a tensor is multiplied by a quotient that divides by it: its gradient "
+    "cancels",
+}
+
+_OLD = "detach the one that is meant as a constant, as in `old = new.detach()`"
+_REMEDIES: dict[_Kind, str] = {
+    "added again": "detach the difference, as in `z + (q - z).detach()`",
+    "multiplied again": "detach the quotient, as in `(a / b).detach() * b`",
 }
 
 
@@ -25,21 +35,26 @@ class GradientCancels(Rule):
 
     What it finds:
         The difference or the ratio of a tensor and itself, such as the ratio of a new and an old
-        policy whose logarithms are one tensor; and `z + (q - z)`, a straight-through estimator
-        without its `detach`.
+        policy whose logarithms are one tensor; `z + (q - z)`, a straight-through estimator without
+        its `detach`; and `(a / b) * b`, a term of the loss whose adaptive weight divides by the term
+        and is not detached.
 
     Why it matters:
         The numbers look right, and nothing fails. But the derivative is exactly zero: the policy is
-        not trained, and the encoder below a quantiser gets nothing from the decoder.
+        not trained, the encoder below a quantiser gets nothing from the decoder, and a term of the
+        loss that is weighted by its own inverse trains nothing.
 
     How it is measured:
         The two operands of a subtraction or a division are the same output of the same operation,
-        or a subtracted tensor is the other term of the sum that its difference enters. Parameters
-        that require grad were used for it. In the second case some of them were not used for the
-        other operand. Nothing is measured in numbers, so there is no threshold.
+        or a subtracted tensor is the other term of the sum that its difference enters, or a divisor
+        is the other factor of the product that its quotient enters, be it clamped or an epsilon
+        added before. Parameters that require grad were used for it. In the second case some of them
+        were not used for the other operand. Nothing is measured in numbers, so there is no
+        threshold.
 
     How to fix it:
-        Detach what is meant as a constant: `old = new.detach()`, `z + (q - z).detach()`.
+        Detach what is meant as a constant: `old = new.detach()`, `z + (q - z).detach()`,
+        `(a / b).detach() * b`.
 
     When it may be wrong:
         If a tensor of zeros or ones with a gradient is wanted.
@@ -73,9 +88,7 @@ class GradientCancels(Rule):
             context,
             message=f"{_TOLD[kind]}, and {counted(len(parameters), 'parameter')} "
             f"{'gets' if len(parameters) == 1 else 'get'} no gradient through it",
-            remedy="detach the difference, as in `z + (q - z).detach()`"
-            if kind == "added again"
-            else "detach the one that is meant as a constant, as in `old = new.detach()`",
+            remedy=_REMEDIES.get(kind, _OLD),
             site=node.site,
             parameters=sorted(parameters),
             evidence={"operation": node.operation, "parameters_behind": len(parameters)},
@@ -97,6 +110,10 @@ def _cancelled(context: RuleContext, node: NodeRecord) -> tuple[_Kind | None, fr
             parameters = _added_again(context, term, context.recording.nodes[other.node])
             if parameters:
                 return "added again", parameters
+    if node.operation == "MulBackward0":
+        for factor, other in ((first, second), (second, first)):
+            if _divides_by(context, context.recording.nodes[other.node], factor):
+                return "multiplied again", context.parameters_behind([factor.node])
     return None, frozenset()
 
 
@@ -106,3 +123,15 @@ def _added_again(context: RuleContext, term: TensorRef, other: NodeRecord) -> fr
     if other.operation != "SubBackward0" or len(operands) != 2 or operands[1] != term:
         return frozenset()
     return context.parameters_behind([term.node]) - context.parameters_behind([operands[0].node])
+
+
+def _divides_by(context: RuleContext, quotient: NodeRecord, factor: TensorRef) -> bool:
+    """Return whether a quotient divides by a factor, or by it after a number kept it from zero."""
+    operands = context.successors.get(quotient.index, ())
+    if quotient.operation != "DivBackward0" or len(operands) != 2:
+        return False
+    divisor = context.recording.nodes[operands[1].node]
+    return operands[1] == factor or (
+        divisor.operation in _OF_A_NUMBER
+        and tuple(context.successors.get(divisor.index, ())) == (factor,)
+    )

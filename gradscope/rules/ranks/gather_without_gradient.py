@@ -23,8 +23,9 @@ class GatherWithoutGradient(Rule):
     """The result of a collective without gradient enters the loss.
 
     What it finds:
-        `dist.all_gather` of features that require grad, whose result the loss uses; an
-        `all_reduce` in place of a value in the middle of the graph.
+        `dist.all_gather` of features that require grad, whose result the loss uses; the
+        `all_gather` of Lightning without `sync_grads`; an `all_reduce` in place of a value in the
+        middle of the graph.
 
     Why it matters:
         Collectives of `torch.distributed` are invisible to autograd. The gathered features are
@@ -76,10 +77,7 @@ class GatherWithoutGradient(Rule):
                         else f"{name}() changes a value in the graph of the loss"
                         f"{on_ranks(one.ranks, job)}, which its gradient does not know"
                     ),
-                    remedy=(
-                        f"use torch.distributed.nn.functional.{_twin(name)}"
-                        + (", or put this rank's own tensor back into it" if is_gather else "")
-                    ),
+                    remedy=_remedy(name, is_gather=is_gather, is_off=bool(one.number("disabled"))),
                     site=one.site,
                     related=lines(
                         context,
@@ -94,6 +92,13 @@ class GatherWithoutGradient(Rule):
                     step=one.event.step,
                     ranks=one.ranks,
                 )
+
+
+def _remedy(name: str, *, is_gather: bool, is_off: bool) -> str:
+    if is_off:
+        return "pass sync_grads=True to the all_gather of Lightning, or enable gradients around it"
+    others = ", or put this rank's own tensor back into it" if is_gather else ""
+    return f"use torch.distributed.nn.functional.{_twin(name)}{others}"
 
 
 def _twin(name: str) -> str:

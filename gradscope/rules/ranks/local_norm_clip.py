@@ -23,6 +23,9 @@ from gradscope.rules.helpers.jobs import (
 )
 from gradscope.rules.rule import Rule
 
+_LEAST = 3
+"""Minimum number of steps in which a sum of squares is that of all ranks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNormClip(Rule):
@@ -30,7 +33,8 @@ class LocalNormClip(Rule):
 
     What it finds:
         A clip by the norm of the shards that a rank holds; a clip before the script reduces the
-        gradients; a returned norm that is not the global one.
+        gradients; a returned norm that is not the global one; a norm that counts replicated
+        weights once for each rank.
 
     Why it matters:
         Each rank scales its part by another factor, which turns the gradient away from its
@@ -91,7 +95,11 @@ class LocalNormClip(Rule):
             )
         if not job.is_joined or job.is_by_hand or job.averages_weights:
             return
-        found = self._returned(context, job) or self._scaled(context, job)
+        found = (
+            self._returned(context, job)
+            or self._scaled(context, job)
+            or self._counted(context, job)
+        )
         if found is not None:
             yield found
 
@@ -184,6 +192,55 @@ class LocalNormClip(Rule):
             count=len(wrong),
             step=step,
             ranks=[rank.number for rank in job.ranks],
+        )
+
+    def _counted(self, context: RuleContext, job: Job) -> Finding | None:
+        """Return a finding on squares summed over ranks that hold replicas beside their shards."""
+        rank, wrong = job.first, []
+        steps = set(job.common_steps("backward"))
+        joined = {one.step: one.norm for one in global_norms(job, "backward") if not one.partial}
+        sums = [(int(one.subject), one) for one in rank.events.get("summed-number", ())]
+        for step, event in sums:
+            if step not in steps or not joined.get(step):
+                continue
+            parts = [math.fsum(one.squares("backward", step).values()) for one in job.ranks]
+            whole, value = math.fsum(parts), dict(event.numbers)["value"]
+            # Replicas alone would make a factor that a division can remove.
+            share = whole / joined[step] ** 2
+            is_between = 1 + self.tolerance < share < job.world_size * (1 - self.tolerance)
+            if is_between and agree([whole, value], self.tolerance):
+                wrong.append((step, event, value**0.5))
+        if len(wrong) < _LEAST:
+            return None
+        step, event, norm = wrong[0]
+        site = rank.site(event.site)
+        written = _written(job)
+        return self.finding(
+            context,
+            severity="warning",
+            message=(
+                f"a norm summed over the ranks is {short(norm)}, the global gradient norm is "
+                f"{short(joined[step])}: replicated weights count once for each rank"
+            ),
+            remedy="divide the squares of replicated weights by the number of their ranks",
+            site=site,
+            related=lines(
+                context,
+                site,
+                [
+                    *((one, "gradients are written here") for one in written[:2]),
+                    (step_site(rank), "the step is here"),
+                ],
+            ),
+            evidence={
+                "returned_norm": norm,
+                "global_norm": joined[step],
+                "difference": norm / joined[step] - 1,
+                "limit": self.tolerance,
+            },
+            count=len(wrong),
+            step=step,
+            ranks=[one.number for one in job.ranks],
         )
 
     def _differ(self, job: Job, step: int, names: Collection[str]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job
+from gradscope.analysis.job import Job, Rank
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -29,6 +29,7 @@ from gradscope.rules.helpers.ranks.divisors import (
     is_multiplied,
     of_loss,
 )
+from gradscope.rules.helpers.ranks.sums import wrong_sums
 from gradscope.rules.rule import Rule
 
 _LEAST = 3
@@ -56,8 +57,11 @@ class WrongRankAverage(Rule):
         gradients; a mean over a rank's own rows that is multiplied by the number of ranks, although
         nothing was gathered; a loss, or gradients, divided by a number that is summed over the
         ranks, such as all tokens, without a factor for that average; gradients that the script, or
-        a communication hook, sums over the ranks and does not divide; a loss that is all-reduced
-        before its backward, which does not change the gradients of this rank.
+        a communication hook, sums over the ranks and does not divide, or sums again after another
+        backward has added to them; a mean over a rank's own rows where FSDP's division is switched
+        off; a sum of activations over the ranks whose backward sums the gradients of equal losses;
+        a loss that is all-reduced before its backward, which does not change the gradients of this
+        rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -107,6 +111,18 @@ class WrongRankAverage(Rule):
         yield from self._by_all(context, job)
         yield from self._summed(context, job)
         yield from self._by_hook(context, job)
+        for wrong in wrong_sums(job):
+            yield self.finding(
+                context,
+                message=wrong.message,
+                remedy=wrong.remedy,
+                site=wrong.site,
+                related=lines(context, wrong.site, wrong.related),
+                evidence=wrong.evidence,
+                count=wrong.count,
+                step=wrong.step,
+                ranks=[one.number for one in job.ranks],
+            )
         for one in joined_events(job, "loss-reduced"):
             yield self.finding(
                 context,
@@ -125,6 +141,8 @@ class WrongRankAverage(Rule):
 
     def _divided(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         if not any(rank.wrapped for rank in job.ranks) or job.is_tensor_parallel:
+            return
+        if _has_own_divisor(job.first):
             return
         for rank in job.ranks:
             site = self._division(context, job)
@@ -188,8 +206,7 @@ class WrongRankAverage(Rule):
         passes = [dict(event.numbers) for event in rank.backwards]
         if size == 1 or not rank.wrapped or not written or not passes or job.is_tensor_parallel:
             return
-        options = [dict(one.options) for one in rank.wrapped]
-        if any(one.get("own_divisor") for one in options) or not _MEETS.isdisjoint(rank.events):
+        if _has_own_divisor(rank) or not _MEETS.isdisjoint(rank.events):
             return
         shared = (event.subject for event in rank.events.get("collective", ()))
         if any(not name.startswith(_APART) for name in shared):
@@ -228,6 +245,8 @@ class WrongRankAverage(Rule):
         divided = [s for s in rank.lines("divided-by-ranks") if (s.file, s.line) in written]
         if not rank.wrapped or job.is_by_hand or not divided or job.world_size == 1:
             return
+        if _has_own_divisor(rank):
+            return
         if any(dict(e.numbers).get("multiplied") == job.world_size for e in rank.backwards):
             return  # which undoes a factor on the loss
         steps = sorted(set(rank.steps("backward")) & set(rank.steps("step")))
@@ -257,8 +276,7 @@ class WrongRankAverage(Rule):
     def _by_all(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield a finding if a number of all ranks divides what is then averaged over them."""
         rank = job.first
-        options = [dict(one.options) for one in rank.wrapped]
-        has_own = any(one.get("own_divisor") for one in options) or bool(rank.events.get("hook"))
+        has_own = _has_own_divisor(rank) or bool(rank.events.get("hook"))
         if not rank.wrapped or has_own or job.world_size == 1 or job.is_tensor_parallel:
             return
         sums = [
@@ -349,6 +367,11 @@ class WrongRankAverage(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
+
+
+def _has_own_divisor(rank: Rank) -> bool:
+    """Return whether the script sets what FSDP2 divides gradients by."""
+    return any(dict(one.options).get("own_divisor") for one in rank.wrapped)
 
 
 def _are_means(job: Job) -> bool:

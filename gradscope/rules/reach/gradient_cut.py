@@ -26,6 +26,9 @@ _COPIES = {
 }
 """Calls that copy a tensor's numbers, as written in code."""
 
+_ASSIGNED_DATA = "data assignment"
+_DATA = {"data": ".data", _ASSIGNED_DATA: "an assignment to .data"}
+
 _ARRAYS = frozenset({"__array__", "numpy"})
 
 
@@ -165,24 +168,19 @@ def _message(reach: Reach, stop: Stop, judged: Judged) -> str:
 
 
 def _call(stop: Stop) -> str:
-    if stop.cut.operation == "data":
-        return ".data"
-    if stop.cut.operation in _COPIES:
-        return _COPIES[stop.cut.operation]
+    if stop.cut.operation in _COPIES | _DATA:
+        return (_COPIES | _DATA)[stop.cut.operation]
     if stop.cut.kind == "no-grad":
         return "no_grad"
     return f"{stop.cut.operation}()"
 
 
-def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
-    if stop.is_checkpoint:
-        return remedy_of_reentrant(context.site(stop.cut.site))
-    if severity == "note":
-        return "if it should not learn, use requires_grad_(False), which also saves memory"
-    if stop.cut.kind == "no-grad":
+def _remedy_of_copy(stop: Stop) -> str | None:
+    """Return the remedy for a copy of numbers, None for any other cut."""
+    if stop.cut.operation in ("copy_", _ASSIGNED_DATA):
         return (
-            "move it out of `no_grad`; or, if it should not learn, freeze it with "
-            "`requires_grad_(False)` and remove it from the optimizer"
+            "compute with the tensor itself, as by `torch.nn.functional` or "
+            "`torch.func.functional_call`: a parameter takes over its numbers only"
         )
     if stop.cut.operation == "deepcopy":
         return (
@@ -191,6 +189,22 @@ def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
         )
     if stop.cut.operation in _COPIES:
         return f"use the tensor as it is: {_call(stop)} makes a new leaf without history"
+    return None
+
+
+def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
+    if stop.is_checkpoint:
+        return remedy_of_reentrant(context.site(stop.cut.site))
+    if severity == "note":
+        return "if it should not learn, use requires_grad_(False), which also saves memory"
+    copied = _remedy_of_copy(stop)
+    if copied is not None:
+        return copied
+    if stop.cut.kind == "no-grad":
+        return (
+            "move it out of `no_grad`; or, if it should not learn, freeze it with "
+            "`requires_grad_(False)` and remove it from the optimizer"
+        )
     went_out = stop.cut.taken_out and stop.cut.kind == "detach" and not stop.cut.joins
     if stop.cut.operation in _ARRAYS or went_out:
         return (

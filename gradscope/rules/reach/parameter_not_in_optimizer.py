@@ -116,6 +116,8 @@ class ParameterNotInOptimizer(Rule):
         left_out = LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
+            if left_out.is_copy(part):
+                continue
             context.measured(
                 self.code,
                 "share_in_optimizer",

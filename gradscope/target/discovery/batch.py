@@ -62,9 +62,11 @@ def find_batch(
 
 
 def _guessed(model: nn.Module, options: TargetOptions) -> FoundBatches:
-    found = guess_inputs(model, options.seed) if options.allow_guesses else None
+    found = guess_inputs(model, options.seed)
     if found is None:
         raise _no_batch(model)
+    if not options.allow_guesses:
+        raise _no_batch(model, f"{found.options}, or --allow-guesses")
     note = f"guessed the batch: {found.options}, from {found.reason}"
     return FoundBatches(batches=Batches(found.batch), guess=note)
 
@@ -145,7 +147,7 @@ def _dummy_inputs(model: nn.Module) -> dict[str, object] | None:
     return batch
 
 
-def _no_batch(model: nn.Module) -> GradscopeError:
+def _no_batch(model: nn.Module, advice: str | None = None) -> GradscopeError:
     needed = [p.name for p in required_parameters(_bound_forward(model))]
     guess = guess_input(model) or "SHAPE, such as 1,3,224,224"
     if len(needed) > 1:
@@ -157,7 +159,7 @@ def _no_batch(model: nn.Module) -> GradscopeError:
         f"no batch for {signature_text(model)}",
         cause="looked for build_batch, batch, example_inputs, dataloader, train_loader, "
         "train_dataloader",
-        help=help_,
+        help=advice or help_,
     )
 
 

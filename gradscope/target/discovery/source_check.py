@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
@@ -45,9 +46,9 @@ def line_of_training(location: str) -> int | None:
     if tree is None or not any(map(_is_main_guard, tree.body)):
         return None
     calls = list(_calls(tree))
-    if not any(_method(call) == "step" for call in calls):
-        return None
-    lines = [call.lineno for call in calls if _method(call) == "backward"]
+    lines = [call.lineno for call in _trainer_calls(tree)]
+    if any(_method(call) == "step" for call in calls):
+        lines += [call.lineno for call in calls if _method(call) == "backward"]
     return min(lines, default=None)
 
 
@@ -88,7 +89,8 @@ def _check_training(tree: ast.Module, location: str) -> None:
     functions = {node.name: node for node in tree.body if isinstance(node, _Function)}
     if _PROTOCOL & functions.keys():
         return
-    found = next(_training_calls(tree.body, functions), None)
+    search = _Search(functions=functions, trainer_calls=_trainer_calls(tree))
+    found = next(search.training_calls(tree.body), None)
     if found is None:
         return
     raise GradscopeError(
@@ -97,29 +99,73 @@ def _check_training(tree: ast.Module, location: str) -> None:
     )
 
 
-def _training_calls(statements: list[ast.stmt], functions: _Functions) -> Iterator[ast.Call]:
-    """Yield the calls that train when these statements of a module run.
+def _trainer_calls(tree: ast.Module) -> frozenset[ast.Call]:
+    """Return the calls that start the loop of a trainer, as `trainer.fit(net)`.
 
-    A loop trains if it calls `backward()` and `step()`, itself or through a function of the file.
+    A trainer is what a class whose name ends so makes, as of transformers, TRL and Lightning.
     """
-    for statement in statements:
-        if isinstance(statement, _Function | ast.ClassDef) or _is_main_guard(statement):
-            continue
-        if isinstance(statement, ast.For | ast.While | ast.AsyncFor):
-            calls = list(_calls(statement))
-            if _trains(calls, functions):
-                yield next(
-                    call
-                    for call in calls
-                    if _method(call) == "backward" or "backward" in _methods([call], functions)
-                )
-        elif isinstance(statement, ast.If | ast.With | ast.Try):
-            yield from _training_calls(list(_inner(statement)), functions)
-        else:
-            for call in _calls(statement):
-                inner = functions.get(_name(call))
-                if inner is not None and _loops_and_trains(inner, functions):
-                    yield call
+    made = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _makes_trainer(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return frozenset(
+        call
+        for call in _calls(tree)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("train", "fit")
+        and (
+            _makes_trainer(call.func.value)
+            or (isinstance(call.func.value, ast.Name) and call.func.value.id in made)
+        )
+    )
+
+
+def _makes_trainer(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and (_name(node) or _method(node)).endswith("Trainer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """What a file defines that may train."""
+
+    functions: _Functions
+    trainer_calls: frozenset[ast.Call]
+
+    def training_calls(self, statements: list[ast.stmt]) -> Iterator[ast.Call]:
+        """Yield the calls that train when these statements of a module run.
+
+        A loop trains if it calls `backward()` and `step()`, itself or through a function of the
+        file.
+        """
+        for statement in statements:
+            if isinstance(statement, _Function | ast.ClassDef) or _is_main_guard(statement):
+                continue
+            if isinstance(statement, ast.For | ast.While | ast.AsyncFor):
+                yield from self._of_loop(list(_calls(statement)))
+            elif isinstance(statement, ast.If | ast.With | ast.Try):
+                yield from self.training_calls(list(_inner(statement)))
+            else:
+                yield from filter(self._starts_training, _calls(statement))
+
+    def _of_loop(self, calls: list[ast.Call]) -> Iterator[ast.Call]:
+        if _trains(calls, self.functions):
+            yield next(
+                call
+                for call in calls
+                if _method(call) == "backward" or "backward" in _methods([call], self.functions)
+            )
+        yield from filter(self._starts_training, calls)
+
+    def _starts_training(self, call: ast.Call) -> bool:
+        inner = self.functions.get(_name(call))
+        if inner is None:
+            return call in self.trainer_calls
+        return _loops_and_trains(inner, self.functions) or any(
+            own in self.trainer_calls for own in _calls(inner)
+        )
 
 
 def _inner(statement: ast.If | ast.With | ast.Try) -> Iterator[ast.stmt]:

@@ -1,5 +1,6 @@
 """Findings at fixed widths. GRADSCOPE_UPDATE_GOLDEN=1 rewrites the files."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -121,6 +122,16 @@ def test_no_line_is_wider_than_the_page_but_for_words_that_are(recording, printe
     for width in (40, 60, 80):
         text = findings_part(printed(recording, width, verdict=VERDICT))
         assert max(map(len, text.split("\n"))) <= width
+
+
+def test_long_path_of_an_installed_package_begins_at_its_name(recording, printed):
+    path = "/opt/environments/of/the/team/lib/python3.11/site-packages/encoders/models/deep.py"
+    far = RelatedLocation(file=path, line=1076, message="made here", source="self.e = E(config)")
+    found = replace(FINDINGS[0], related=(far,))
+    narrow = printed(recording, 80, verdict=Verdict(findings=(found,), ran=("GS201",)))
+    assert re.search(r"^ +--> encoders/models/deep.py:1076$", narrow, re.MULTILINE)
+    wide = printed(recording, 140, verdict=Verdict(findings=(found,), ran=("GS201",)))
+    assert f"--> {path}:1076\n" in wide
 
 
 def test_no_findings_are_said_to_be_none(recording, printed):

@@ -102,7 +102,9 @@ def test_tied_weights_count_wherever_they_are_used():
 
 def test_layers_without_a_gradient_are_told_from_frozen_ones():
     recording = network(2, lambda step, block: 1.0 if block else None)
-    assert layer_ends(drawn(recording)[1]) == "—"
+    assert layer_ends(drawn(recording)[1]) == "no gradient"
+    measured = tuple(stat for stat in recording.parameter_stats if stat.parameter)
+    assert layer_ends(drawn(replace(recording, parameter_stats=measured))[1]) == "—"
     frozen = replace(recording.parameters[0], requires_grad=False)
     parameters = (frozen, *recording.parameters[1:])
     assert layer_ends(drawn(replace(recording, parameters=parameters))[1]) == "frozen"

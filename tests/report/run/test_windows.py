@@ -1,10 +1,14 @@
 """What is told of which step: a loop reads the same wherever it begins."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.loop_windows import windows
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.training_run import training_run
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import StepEvent
 from gradscope.session.report import Report
@@ -171,3 +175,12 @@ def test_the_windows_of_the_only_optimizer_have_the_events_before_its_steps(body
     told = [event for window in series.windows for event in (*window.events, window.step)]
     assert told == list(shared.events[: len(told)])
     assert not any(isinstance(event, StepEvent) for event in shared.events[len(told) :])
+
+
+def test_time_of_a_run_is_that_of_its_steps():
+    """Imports and data come before the first event, and would make every script look slow."""
+    recording = accumulation()
+    seconds = training_run(recording).seconds
+    assert 0 < seconds <= max(one.seconds for one in recording.events)
+    late = tuple(replace(one, seconds=one.seconds + 60) for one in recording.events)
+    assert training_run(replace(recording, events=late)).seconds == pytest.approx(seconds)

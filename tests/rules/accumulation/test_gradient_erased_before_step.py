@@ -168,3 +168,42 @@ def test_gradients_that_are_put_together_from_erased_ones_are_fine():
             run.backward(weights, line=11)
         run.step(sgd, line=12, backwards=0)
     assert not run.findings("GS302")
+
+
+def epochs(batches: int, *, zeros: int | None = None, count: int = 4, inside: bool = False) -> Run:
+    """Epochs over a loader with a zero_grad for each batch, and one backward behind the loop."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(count):
+        run.event("epoch", 9, subject="loader", batches=batches)
+        for _ in range(batches if zeros is None else zeros):
+            run.zero(sgd, line=10)
+            if inside:
+                run.backward(weights, line=12)
+                run.step(sgd, line=13)
+        if not inside:
+            run.backward(weights, line=12)
+            run.step(sgd, line=13)
+    return run
+
+
+def test_a_backward_behind_the_loop_over_the_batches_is_an_error():
+    (found,) = epochs(12).findings("GS302")
+    assert (found.severity, found.location.line, found.count) == ("error", 12, 4)
+    assert [position.line for position in found.related] == [10, 13]
+    assert "one batch in 12" in found.message
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        epochs(12, inside=True),
+        epochs(12, zeros=11),
+        epochs(1),
+        epochs(12, count=1),
+    ],
+    ids=["a step for each batch", "fewer than the batches", "one batch", "a single step"],
+)
+def test_other_loops_over_batches_are_fine(run):
+    assert not run.findings("GS302")

@@ -26,6 +26,31 @@ def run_of(losses, norms=None):
     return run.recording()
 
 
+def run_after(*, again):
+    """A training after the pre-training of the same weights, which goes on in between if again."""
+    run = ClippedRun()
+    weights = run.model("model", 2)
+    first, second = run.optimizer(weights), run.optimizer(weights)
+    for step in range(40):
+        is_before = step < 15 or (again and step == 30)
+        optimizer = first if is_before else second
+        run.zero(optimizer)
+        run.backward(weights, loss=3 - step / 10 if is_before else 0.6931472)
+        run.step(optimizer, norm=1 + step / 10)
+    return run.recording()
+
+
+def test_a_training_after_another_is_judged_alone():
+    (found,) = found_by(ConstantLoss, run_after(again=False))
+    assert "in each of 25 steps" in found.message
+
+
+def test_optimizers_that_step_in_turn_are_not_judged():
+    assert not found_by(ConstantLoss, run_after(again=True))
+    reason = found_by(ConstantLoss, run_after(again=True), reason=True)
+    assert reason is not None
+
+
 def test_equal_losses_with_different_gradients_are_found():
     (found,) = found_by(ConstantLoss, run_of([0.6931472] * 20))
     assert found.severity == "warning"

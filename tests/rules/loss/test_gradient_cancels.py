@@ -37,6 +37,17 @@ def policy(ratio):
     return loss
 
 
+def weighted(weight):
+    """Return a loss with two terms, the second one with an adaptive weight."""
+
+    def loss(model, x):
+        first = (model.decoder(model.codes) - x).square().mean()
+        second = model.encoder(x).square().mean()
+        return first + weight(first, second) * second
+
+    return loss
+
+
 def learns(loss, scaled=0.1):
     """Return a loss with a term that gives all parameters a gradient in any case."""
 
@@ -52,6 +63,9 @@ SICK = {
     "the probabilities are one tensor": (policy(lambda new: new / new), 2),
     "z + (q - z)": (quantised(lambda z, q: z + (q - z)), 2),
     "(q - z) + z": (quantised(lambda z, q: (q - z) + z), 2),
+    "(a / b) * b": (weighted(lambda a, b: a / b), 2),
+    "(a / (b + epsilon)) * b": (weighted(lambda a, b: a / (b + 1e-6)), 2),
+    "(a / b.clamp()) * b": (weighted(lambda a, b: a / b.clamp(min=1e-6)), 2),
 }
 
 HEALTHY = {
@@ -61,6 +75,11 @@ HEALTHY = {
     "z + (z - q)": quantised(lambda z, q: z + (z - q)),
     "interpolation": quantised(lambda z, q: z + 0.5 * (q - z)),
     "a residual that was subtracted": quantised(lambda z, q: z + (z.tanh() * q - z)),
+    "(a / b).detach() * b": weighted(lambda a, b: (a / b).detach()),
+    "(a / b.detach()) * b": weighted(lambda a, b: a / b.detach()),
+    "(b / a) * b": weighted(lambda a, b: b / a),
+    "(a / (1 + b) ** 2) * b": weighted(lambda a, b: a / (1 + b) ** 2),
+    "(a / (a + b)) * b": weighted(lambda a, b: a / (a + b)),
     "pairs": quantised(lambda z, q: (z[None] - z[:, None]).mean(0) + q),
 }
 

@@ -275,3 +275,82 @@ def test_gradients_that_are_divided_before_their_sum_are_healthy(jobs, tmp_path,
 def test_gradients_that_are_summed_are_found_although_something_else_is_divided(jobs, tmp_path):
     summed = BEFORE.replace("        p.grad /= world\n", "        mean = p.grad.norm() / world\n")
     found(jobs, summed, tmp_path, "GS804")
+
+
+ACCUMULATED = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    optimizer.zero_grad()
+    for micro in range(2):
+        x, y = batch()
+        loss = cross_entropy(model(x), y) / 2
+        loss.backward()
+        for p in model.parameters():
+            <before>
+            dist.all_reduce(p.grad)  # FAULT
+            <after>
+    <last>
+    optimizer.step()
+"""
+
+
+def accumulated(before="pass", after="pass", last="pass"):
+    text = ACCUMULATED.replace("<before>", before).replace("<after>", after)
+    return text.replace("<last>", last)
+
+
+@pytest.mark.nightly
+def test_sums_that_are_summed_again_are_found(jobs, tmp_path):
+    body = accumulated(last="[p.grad.div_(world) for p in model.parameters()]")
+    assert "after each of several" in found(jobs, body, tmp_path, "GS804").message
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "division",
+    [
+        {"before": "p.grad.div_(world)"},
+        {"after": "p.grad.div_(world)"},
+        {"after": "p.grad.data /= world"},
+    ],
+)
+def test_means_that_are_reduced_again_are_healthy(jobs, tmp_path, division):
+    clean(jobs, accumulated(**division), tmp_path)
+
+
+DIVISOR = """
+from torch.distributed.fsdp import fully_shard
+
+model = Net()
+fully_shard(model)
+model.set_gradient_divide_factor(1.0)  # FAULT
+model.set_force_sum_reduction_for_comms(True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    <loss>
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.nightly
+def test_a_mean_of_a_rank_without_a_division_by_fsdp_is_found(jobs, tmp_path):
+    body = DIVISOR.replace("<loss>", "loss = cross_entropy(model(x), y)")
+    assert "switched off" in found(jobs, body, tmp_path, "GS804").message
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = cross_entropy(model(x), y) / world",
+        "loss = cross_entropy(model(x), y, reduction='sum') / (len(y) * world)",
+    ],
+)
+def test_a_loss_over_the_rows_of_all_ranks_without_a_division_by_fsdp_is_healthy(
+    jobs, tmp_path, loss
+):
+    clean(jobs, DIVISOR.replace("<loss>", loss), tmp_path)

@@ -510,3 +510,55 @@ def test_a_solver_without_gradients_is_no_frozen_backbone_if_its_input_has_some(
     found = only(report.findings, "GS201")
     assert found.severity == severity
     assert ("what they get was computed with gradients" in found.message) == (severity == "error")
+
+
+class Generated(nn.Module):
+    """A layer whose weight another module computes, and `write` puts into it."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.code, self.make = nn.Parameter(torch.randn(4)), nn.Linear(4, 8 * 8)
+        self.layer, self.head, self.write = nn.Linear(8, 8), nn.Linear(8, 4), write
+
+    def forward(self, x):
+        self.write(self.layer.weight, self.make(self.code).view(8, 8))
+        return self.head(self.layer(x).relu())
+
+
+def assign(weight, value):
+    weight.data = value
+
+
+@torch.no_grad()
+def copy_into(weight, value):
+    weight.copy_(value)
+
+
+@pytest.mark.parametrize("write", [assign, copy_into])
+def test_weights_that_another_module_writes_are_a_cut(findings_of, write):
+    batch = torch.randn(16, 8), torch.arange(16) % 4
+    finding = only(findings_of(Generated(write), batch, functional.cross_entropy), "GS201")
+    lines, first = inspect.getsourcelines(write)
+    assert finding.severity == "error"
+    assert finding.location.line == first + len(lines) - 1
+    assert set(finding.parameters) == {"code", "make.weight", "make.bias"}
+    assert "functional_call" in finding.remedy
+
+
+class Averaged(nn.Module):
+    """A network beside its moving average, which is computed with the graph of the weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.online, self.average = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        for weight, mean in zip(self.online.parameters(), self.average.parameters(), strict=True):
+            mean.data = 0.9 * mean.data + 0.1 * weight
+        return self.online(x) + 0.1 * self.average(x)
+
+
+def test_weights_that_learn_and_are_written_elsewhere_too_are_healthy(findings_of):
+    batch = torch.randn(16, 8), torch.arange(16) % 4
+    found = findings_of(Averaged(), batch, functional.cross_entropy)
+    assert [one.rule for one in found if one.severity != "note"] == []

@@ -1,9 +1,13 @@
+import copy
+
 import pytest
 import torch
+from torch import nn
 
 from tests.nightly import some_on_push
 from tests.rules.inspecting import only
 from tests.rules.optimizing import ADAM, FILE
+from tests.rules.watching import findings_of
 
 ADAMW = "optimizer = torch.optim.AdamW"
 
@@ -149,3 +153,26 @@ def test_actor_and_critic_alone_are_a_note_whatever_their_size(inspect_file):
         text_of = text.format(critic=critic, given="model.actor.parameters()")
         (finding,) = found(inspect_file, text_of)
         assert finding.severity == "note"
+
+
+def adapted(*, handed):
+    """A model whose copies are adapted to tasks, and which gets their gradients if handed."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(4):
+        optimizer.zero_grad()
+        for _ in range(2):
+            learner = copy.deepcopy(model)
+            x = torch.randn(16, 4)
+            learner(x).square().mean().backward()
+            for own, other in zip(model.parameters(), learner.parameters(), strict=True):
+                if handed:
+                    own.grad = other.grad if own.grad is None else own.grad + other.grad
+        optimizer.step()
+
+
+@pytest.mark.parametrize("handed", [True, False])
+def test_a_copy_that_hands_its_gradients_to_the_model_is_fine(tmp_path, handed):
+    told = findings_of(lambda: adapted(handed=handed), tmp_path)
+    assert any(one.rule == "GS205" for one in told) is not handed

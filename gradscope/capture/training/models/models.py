@@ -296,7 +296,9 @@ class Models:
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
             if first is not None and module.training and rank >= self._top:
                 self._model_got(first)
-        forwards.modes[root.name] = None if module.training else self._mode(root, frame)
+        # What a wrapper holds computes: its mode counts.
+        *_, inner = wrapped(module)
+        forwards.modes[root.name] = None if inner.training else self._mode(root, inner, frame)
         is_model = module.training and rank >= self._top
         if is_model and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
             self.pause()
@@ -314,14 +316,12 @@ class Models:
             self._top = max(self._top, root.rank)
         return root.rank
 
-    def _mode(self, root: Root, frame: FrameType) -> Mode:
+    def _mode(self, root: Root, module: nn.Module, frame: FrameType) -> Mode:
         in_eval = [
             one for r in root.mode_dependent if (one := r()) is not None and not one.training
         ]
         dropout = sum(not isinstance(one, _BatchNorm) for one in in_eval)
-        module = root.module()
-        line = None if module is None else self.eval_modes.line_of(module)
-        location = self._locations.of(frame) if line is None else line
+        location = self.eval_modes.line_of(module) or self._locations.of(frame)
         return Mode(root.name, location, dropout, len(in_eval) - dropout)
 
     def roots(self) -> list[tuple[str, nn.Module]]:

@@ -14,6 +14,7 @@ from gradscope.capture.first_elements import FirstElements
 from gradscope.capture.source.statements import tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.steps.seen_values import SeenValues
 from gradscope.capture.training.steps.update_lines import only_line_of
 from gradscope.recording.events import ReplacedWeightsEvent, named
 
@@ -21,8 +22,6 @@ _FEWEST, _MOST = 4, 16
 """Elements that are compared: the first ones of a bias, or of the gain of a normalisation."""
 _MOST_HELD = 65_536
 """Bytes of values that are held."""
-_REMEMBERED = 100_000
-"""Number of steps whose weights are known again."""
 _ON_THE_LINE = 1e-4
 """Relative distance from a straight line that rounding explains."""
 _ROUNDING = 1e-5
@@ -61,8 +60,8 @@ class _Course:
     """The least and the largest values of each element, without those that are held."""
     held: bytearray = field(default_factory=bytearray)
     """The values after recent steps, one after another."""
-    known: set[int] = field(default_factory=set)
-    """Hashes of the values after each step."""
+    known: SeenValues = field(default_factory=SeenValues)
+    """The values after each step."""
     steps: int = 0
     averages: int = 0
     """Number of replacements by an average of earlier values."""
@@ -90,9 +89,8 @@ class _Course:
         """Add the values that are held to those known, and to the limits."""
         if self.held:
             held, size = bytes(self.held), self.elements.size
-            room = size * (_REMEMBERED - len(self.known))
-            for start in range(0, min(len(held), room), size):
-                self.known.add(hash(held[start : start + size]))
+            for start in range(0, len(held), size):
+                self.known.add(held[start : start + size])
             low, high = self.elements.limits(self.held)
             self.low = list(map(min, self.low, low))
             self.high = list(map(max, self.high, high))
@@ -106,7 +104,7 @@ class _Course:
         self.settle()
         if _is_between(last, self.first, now):
             self.pulls += 1
-        elif hash(values) not in self.known and self._is_average(last, now):
+        elif values not in self.known and self._is_average(last, now):
             self.averages += 1
         else:
             self.is_over = True

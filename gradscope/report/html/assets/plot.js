@@ -47,6 +47,32 @@ function themedLayout(given, height) {
   };
 }
 
+const NARROW_CHART = 520;
+const SHORT_LABEL = 16;
+const ROW_PITCH = 18;
+
+// On a narrow page, names of rows lose their start, and colour bars their title: both would take
+// the room of the chart. So would annotations by the name `wide`.
+function narrowed(layout, data, width) {
+  if (!width || width > NARROW_CHART) return data;
+  for (const key of Object.keys(layout)) {
+    const { categoryarray: names } = isAxis(key) ? layout[key] : {};
+    if (!names?.some((name) => plain(name).length > SHORT_LABEL)) continue;
+    const each = Math.ceil((names.length * ROW_PITCH) / layout.height);
+    layout[key].tickvals = names.map((_, at) => at).filter((at) => at % each === 0);
+    layout[key].ticktext = layout[key].tickvals.map((at) => shortName(names[at]));
+  }
+  layout.annotations = layout.annotations?.filter(({ name }) => name !== 'wide');
+  return data.map((trace) => (trace.colorbar
+    ? { ...trace, colorbar: { ...trace.colorbar, thickness: 8, title: { text: '' } } } : trace));
+}
+
+function shortName(name) {
+  const text = plain(name);
+  if (text.length <= SHORT_LABEL) return name;
+  return `…${text.slice(1 - SHORT_LABEL)}`.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+}
+
 // Without a button that would send a chart to plotly's servers; a `$` in a name is no mathematics.
 const SETTINGS = {
   displaylogo: false, responsive: true, showTips: false,
@@ -308,8 +334,8 @@ painter('plot', (canvas, content, tab) => {
     remark.textContent = resolution || level.resolution;
     remark.hidden = !remark.textContent;
     const marks = new Selection(figure, tab);
-    const data = coloured(figure.data.map((trace) => tree.shown(trace))).map((trace) => (
-      OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, tab) : trace));
+    const data = narrowed(layout, coloured(figure.data.map((trace) => tree.shown(trace))).map((trace) => (
+      OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, tab) : trace)), canvas.clientWidth);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
     // Plotly measures its width later, when the page is already printed.
     if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;

@@ -206,7 +206,8 @@ class Rows {
 
   cell(column, index) {
     const value = column.values[index];
-    const text = KINDS[column.kind].format(value);
+    // A column may say why it has no number.
+    const text = (value === null && column.instead?.[index]) || KINDS[column.kind].format(value);
     const made = element('td', {
       className: `${column.kind} ${cellClass(column.kind, value)}`,
       title: KINDS[column.kind].isNumber ? String(value ?? '') : text,

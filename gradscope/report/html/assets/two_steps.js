@@ -15,14 +15,17 @@ function gradientsOf({ figure, finer }) {
   if (!heat) return null;
   const common = { names: heat.y, rows: heat.meta.rows };
   const level = finer?.gradient;
+  const without = figure.data.find(({ type, name }) => type === 'heatmap' && name === 'no gradient');
   return level ? {
     ...common, edges: level.edges, steps: level.steps,
     columnName: (column) => steps(level.first[column], level.last[column]),
     normsOf: (column) => level.z.map((row, at) => normOf(row[column], level.states[at][column])),
+    isWithout: (column, at) => level.states[at][column] === MISSING,
   } : {
     ...common, edges: heat.x, steps: heat.meta.steps,
     columnName: (column) => heat.meta.columns[column].replace('the largest of ', ''),
     normsOf: (column) => normsOf(traces, column),
+    isWithout: (column, at) => Boolean(without?.z[at][column]),
   };
 }
 
@@ -89,14 +92,17 @@ class TwoSteps {
     const [before, after] = columns.map(heat.normsOf);
     const order = heat.names.map((_, row) => row)
       .sort((one, other) => distance(before[other], after[other]) - distance(before[one], after[one]) || one - other);
-    const number = (title, values) => ({ title, kind: 'number', values: order.map((row) => values[row]) });
+    const number = (title, values, instead = () => null) => ({
+      title, kind: 'number', values: order.map((row) => values[row]), instead: order.map(instead),
+    });
     const ratio = before.map((norm, row) => (norm === null || after[row] === null ? null : after[row] / norm));
     this.view.replaceChildren();
     this.rows = new Rows(this.view, {
       name: 'the two steps',
       columns: [
         { title: 'layer', kind: 'name', values: order.map((row) => plain(heat.names[row])) },
-        ...columns.map((column, at) => number(heat.columnName(column), at ? after : before)),
+        ...columns.map((column, at) => number(heat.columnName(column), at ? after : before,
+          (row) => (heat.isWithout(column, row) ? 'no gradient' : null))),
         number('times', ratio),
       ],
       links: {

@@ -165,6 +165,7 @@ def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
         ],
         "annotations": [
             {
+                "name": "wide",
                 "x": at,
                 "yref": "paper",
                 "y": 1,

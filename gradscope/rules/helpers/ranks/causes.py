@@ -8,6 +8,7 @@ from gradscope.analysis.ranks.parting import (
     apart_without_gradient,
     parted_beside_shards,
     parted_between_groups,
+    parted_replicas,
     parted_without_gradient,
 )
 from gradscope.recording.evidence.training import TrainedOptimizer
@@ -253,6 +254,15 @@ def unwrapped_causes(job: Job) -> Iterator[tuple[Cause, list[str]]]:
             " ranks outside of them"
         )
         yield Cause(what, remedy, step_site(job.first), (*used[1:], *others)), found
+    if found := parted_replicas(job):
+        locals_ = job.first.lines("written-local")
+        site = next(iter(locals_), None) or step_site(job.first)
+        others = [(one, "a local tensor is taken here") for one in locals_[1:3]]
+        what = (
+            f"{found[0]} is replicated over the mesh, and its gradient is not the same on all ranks"
+        )
+        remedy = "give to_local() grad_placements=[Partial()] where ranks use it on other data"
+        yield Cause(what, remedy, site, (*others, *used)), found
     if found := parted_between_groups(job):
         site = next((one for one in wrapped if one is not None), None) or step_site(job.first)
         size = job.first.placements[found[0]].copies

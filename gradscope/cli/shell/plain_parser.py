@@ -5,30 +5,31 @@ Other lines, such as a request for help or a misspelt option, are left to typer.
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-from gradscope.launch.program import Program
-from gradscope.options.declaration import Argument, Parameter, Setting, without_none
+from gradscope.options.declaration import Argument, Setting, without_none
 
 
 class _NotPlainError(Exception):
     """The command line is for typer."""
 
 
-def parsed(command: Callable[..., None], words: Sequence[str]) -> dict[str, object] | None:
-    """Return the arguments of a command; None for a command line that is not plain.
-
-    Options end at the first argument. All that follows belongs to the second argument.
+def parsed(
+    command: Callable[..., None], words: Sequence[str], *, is_interspersed: bool = True
+) -> dict[str, object] | None:
+    """Return the values of a command's parameters; None for a command line that is not plain.
 
     Args:
         command: The command, with declared options and arguments.
         words: The words of the command line after the command.
+        is_interspersed: Whether options may follow arguments. Otherwise all that follows the first
+            argument belongs to the last one.
     """
     parameters = [_Parameter(one) for one in inspect.signature(command).parameters.values()]
     try:
-        return _Line(words, parameters).values()
+        return _Line(words, parameters, is_interspersed=is_interspersed).values()
     except _NotPlainError:
         return None
 
@@ -60,49 +61,69 @@ class _Parameter:
         raise _NotPlainError
 
     def _number(self, text: str) -> int:
-        least = self._settings.get("min")
+        least, most = self._settings.get("min"), self._settings.get("max")
         if not text.isascii() or not text.isdecimal():
             raise _NotPlainError
         number = int(text)
-        if isinstance(least, int) and number < least:
+        is_less = isinstance(least, int | float) and number < least
+        if is_less or (isinstance(most, int | float) and number > most):
             raise _NotPlainError
         return number
 
-    def from_environment(self) -> object:
+    def not_given(self) -> object:
         """Return the value of the environment variable, or the default without one."""
         variable = self._settings.get("envvar")
         text = os.environ.get(variable, "") if isinstance(variable, str) else ""
+        if not text and self.default is inspect.Parameter.empty:
+            raise _NotPlainError
         return self.value(text) if text else self.default
 
 
 class _Line:
     """A command line, read from its first word on."""
 
-    def __init__(self, words: Sequence[str], parameters: Sequence[_Parameter]) -> None:
+    def __init__(
+        self, words: Sequence[str], parameters: Sequence[_Parameter], *, is_interspersed: bool
+    ) -> None:
         self._words = iter(words)
-        self._parameters = parameters
+        self._parameters, self._is_interspersed = parameters, is_interspersed
         self._options = {name: one for one in parameters for name in one.names}
         self._given: dict[str, object] = {}
 
     def values(self) -> dict[str, object]:
-        first, rest = (one for one in self._parameters if one.is_argument)
+        self._place(self._positional_words())
+        return {
+            one.name: self._given[one.name] if one.name in self._given else one.not_given()
+            for one in self._parameters
+        }
+
+    def _positional_words(self) -> list[str]:
+        """Take the options, and return the other words."""
+        found: list[str] = []
         for word in self._words:
             if word == "--":
-                word = next(self._words, "")
-            elif len(word) > 1 and word.startswith("-"):
+                return [*found, *self._words]
+            if len(word) > 1 and word.startswith("-"):
                 self._take(word)
                 continue
-            if not word:
-                break
-            self._given[first.name] = first.value(word)
-            self._given[rest.name] = list(self._words) or rest.default
-            return {
-                one.name: self._given[one.name]
-                if one.name in self._given
-                else one.from_environment()
-                for one in self._parameters
-            }
-        raise _NotPlainError
+            found.append(word)
+            if not self._is_interspersed:
+                return [*found, *self._words]
+        return found
+
+    def _place(self, words: Sequence[str]) -> None:
+        """Give the arguments their words: a list takes all that is left."""
+        if "" in words[:1]:
+            raise _NotPlainError
+        left = list(words)
+        for argument in (one for one in self._parameters if one.is_argument):
+            if argument.is_list and left:
+                self._given[argument.name] = [argument.value(word) for word in left]
+                left = []
+            elif left:
+                self._given[argument.name] = argument.value(left.pop(0))
+        if left:
+            raise _NotPlainError
 
     def _take(self, word: str) -> None:
         if word.startswith("--"):
@@ -137,33 +158,3 @@ class _Line:
         values = self._given.setdefault(option.name, [])
         assert isinstance(values, list)
         values.append(value)
-
-
-def misplaced_options(program: Program, command: Callable[..., None]) -> Iterator[str]:
-    """Yield the script's arguments that are options of the command and unknown to the script.
-
-    A script knows an option if its file contains the option's name, as for `argparse`.
-    """
-    if program.is_module:
-        return
-    try:
-        source = Path(program.name).read_text(errors="replace")
-    except OSError:
-        return
-    if "parse_known_args" in source:
-        return
-    known = set(_names(command))
-    for argument in program.arguments:
-        name = argument.partition("=")[0]
-        plain = name.lstrip("-")
-        mentioned = any(text in source for text in {name, plain, plain.replace("-", "_")})
-        if name in known and len(plain) > 1 and not mentioned:
-            yield name
-
-
-def _names(command: Callable[..., None]) -> Iterator[str]:
-    for parameter in inspect.signature(command).parameters.values():
-        told = get_args(parameter.annotation)[1]
-        if isinstance(told, Parameter) and not isinstance(told, Argument):
-            for name in told.names or (f"--{parameter.name.replace('_', '-')}",):
-                yield from name.split("/")

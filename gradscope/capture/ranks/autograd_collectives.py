@@ -1,0 +1,85 @@
+"""Observes the collectives of `torch.distributed.nn`, which autograd sees."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.compiler import is_traced
+from gradscope.capture.ranks.gather_flow import gather_reaches_loss
+from gradscope.capture.ranks.observations import RankLog
+from gradscope.capture.training.guard import Function, Patches
+from gradscope.capture.training.state import TrainingState
+
+_FUNCTIONS = "torch.distributed.nn.functional"
+
+_MOST = 24
+"""Number of first backward passes before which they are observed."""
+
+
+class AutogradCollectives:
+    """Notes sums over the ranks in a forward, and gathers for which gradients are disabled.
+
+    Args:
+        training: State of the training.
+        log: Receives what is observed.
+    """
+
+    def __init__(self, training: TrainingState, log: RankLog) -> None:
+        self._training, self._log = training, log
+        self._in_backward = False
+        self._passes = 0
+
+    def install(self, patches: Patches) -> None:
+        """Start observing gathers, if the functions are loaded.
+
+        Trainers call them without gradients unless the script asks for them.
+        """
+        module = sys.modules.get(_FUNCTIONS)
+        if module is not None:
+            patches.wrap(module, "all_gather", self._wrap_gather)
+
+    def _wrap_gather(self, original: Function) -> Function:
+        def all_gather(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            given = args[0] if args else kwargs.get("tensor")
+            has_none = isinstance(given, Tensor) and given.requires_grad
+            if has_none and not torch.is_grad_enabled() and not is_traced():
+                self._training.guard.run(self._gathers, sys._getframe(1))
+            return original(*args, **kwargs)
+
+        return all_gather
+
+    def _gathers(self, frame: FrameType) -> None:
+        if self._passes < _MOST:
+            location = self._training.locations.of(frame)
+            reach = gather_reaches_loss(location, returns=True)
+            flags = {"reaches": float(reach.loss), "replaced": float(reach.own), "disabled": 1.0}
+            self._log.note("gathered", self._log.site(location), "all_gather", flags)
+
+    def backward_begins(self) -> None:
+        """Note that a backward begins: its collectives are not those of a forward."""
+        self._in_backward = True
+
+    def backward_ended(self) -> None:
+        """Note that a backward has ended."""
+        self._in_backward = False
+        self._passes += 1
+
+    def runs(self, name: str, frame: FrameType) -> None:
+        """Note a collective that torch runs, if it is a sum in the forward of such a function.
+
+        Args:
+            name: Name of the collective.
+            frame: Frame that calls it.
+        """
+        is_sum = name == "all_reduce" and frame.f_code.co_name == "forward"
+        if not is_sum or self._in_backward or self._passes >= _MOST:
+            return
+        if frame.f_globals.get("__name__") != _FUNCTIONS:
+            return
+        given, operation = frame.f_locals.get("tensor"), str(frame.f_locals.get("op", ""))
+        if isinstance(given, Tensor) and given.numel() > 1 and operation.endswith("SUM"):
+            location = self._training.locations.of(frame)
+            self._log.note("summed-with-gradient", self._log.site(location), "all_reduce")

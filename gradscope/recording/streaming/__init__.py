@@ -1,0 +1,1 @@
+"""Reads the recording of a long run a few steps at a time."""

@@ -1,0 +1,96 @@
+"""The recording of a run of which every step is kept, in its file: memory holds a part of it."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.recording.evidence.summaries import StepSummary
+from gradscope.recording.meta import read_header
+from gradscope.recording.norm_table import NormTable
+from gradscope.recording.opening import opened_to_read
+from gradscope.recording.origin import TargetRecord
+from gradscope.recording.paths import continuation_of
+from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, Site
+from gradscope.recording.step_norms import has_norms, norm_tables
+from gradscope.recording.streaming.ordered_steps import events_in_order
+from gradscope.recording.tables import EVENTS, MODULES, PARAMETERS, SITES, STEPS, evidence_tables
+
+_NORMS = 1 << 14
+"""Largest number of norms in memory, but for a step with more parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInFile:
+    """A run whose steps are read from its file when they are asked for."""
+
+    file: Path
+    target: TargetRecord
+    parameters: tuple[ParameterRecord, ...]
+    modules: tuple[ModuleRecord, ...]
+    sites: tuple[Site, ...]
+
+    @classmethod
+    def of(cls, file: Path) -> "RunInFile | None":
+        """Return the run of a recording; None for one that has to be read as a whole.
+
+        This is a recording of single steps, one in several files, one by an earlier version, and
+        one that keeps summaries of steps, which is never large.
+
+        Raises:
+            GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
+        """
+        following = continuation_of(file)
+        if following.exists() and following.stat().st_size:
+            return None
+        with opened_to_read(file) as base:
+            if not _is_in_order(base):
+                return None
+            header = read_header(dict(base.execute("SELECT name, value FROM meta")))
+            return cls(
+                file=file,
+                target=header.target,
+                parameters=PARAMETERS.records(base),
+                modules=MODULES.records(base),
+                sites=SITES.records(base),
+            )
+
+    def events(self) -> Iterator[EventRecord]:
+        """Yield the events of all steps.
+
+        Raises:
+            GradscopeError: The file cannot be read.
+        """
+        with opened_to_read(self.file) as base:
+            yield from events_in_order(base)
+
+    def norms(self) -> Iterator[NormTable]:
+        """Yield the norms of all steps, those of a few consecutive steps at a time.
+
+        Raises:
+            GradscopeError: The file cannot be read.
+        """
+        with opened_to_read(self.file) as base:
+            steps = max(_NORMS // max(len(self.parameters), 1), 1)
+            yield from norm_tables(base, self.numels, steps)
+
+    @property
+    def numels(self) -> Mapping[int, int]:
+        """By parameter: its number of elements."""
+        return {record.index: record.numel for record in self.parameters}
+
+
+def _is_in_order(base: sqlite3.Connection) -> bool:
+    """Return whether a file has a run whose steps and events are in order."""
+    is_run = base.execute(f"SELECT 1 FROM {STEPS.name} WHERE kind = 'run' LIMIT 1").fetchone()
+    if not is_run or not has_norms(base):
+        return False
+    if next(evidence_tables()[StepSummary].rows(base), None) is not None:
+        return False
+    return not any(
+        base.execute(
+            f"""SELECT 1 FROM (SELECT step, lag(step) OVER (ORDER BY id) AS before FROM {table})
+                WHERE step < before LIMIT 1"""
+        ).fetchone()
+        for table in (STEPS.name, EVENTS.name)
+    )

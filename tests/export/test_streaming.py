@@ -1,0 +1,110 @@
+"""Tables of a long run are read from its file a few steps at a time, and are the same."""
+
+import tracemalloc
+
+import pytest
+
+from gradscope.cli import main
+from gradscope.export.tables import TABLES
+from gradscope.recording.paths import continuation_of
+from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.session.report import Report
+from tests.recording.recordings import small
+from tests.recording.test_thinning import (
+    ROOM,
+    numbers,
+    recorder_at,
+    repeated_run,
+    repeating,
+    run_step,
+    written,
+)
+
+STREAMED = [name for name, table in TABLES.items() if table.streamed is not None]
+
+
+def both(name, path):
+    """Rows of a table from the file, and from the recording in memory."""
+    run, table = RunInFile.of(path), TABLES[name]
+    assert run is not None
+    return list(table.rows_of(run)), list(
+        table.rows_of(Report.from_recording(load_recording(path)))
+    )
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_rows_are_those_of_the_whole_recording(name, tmp_path, run_report):
+    repeated_run(tmp_path / "repeated.gradscope", None)
+    written(tmp_path / "plain.gradscope", None, numbers(300))
+    save_recording(run_report.recording, tmp_path / "turns.gradscope")
+    for path in sorted(tmp_path.iterdir()):
+        streamed, whole = both(name, path)
+        assert streamed == whole and len(whole) > 20
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_run_that_ended_between_steps_is_the_same(name, tmp_path):
+    path = tmp_path / "run.gradscope"
+    recorder = recorder_at(path, None)
+    recorder.add(run_step(0, 1.0, 1.0))
+    recorder.repeat(repeating(1, 3))
+    recorder.add(run_step(4, 1.0, 1.0))
+    recorder.repeat(repeating(5, 2, 4))
+    recorder.close()
+    streamed, whole = both(name, path)
+    assert streamed == whole
+
+
+def test_memory_does_not_grow_with_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("gradscope.recording.streaming.ordered_steps.BATCH", 64)
+    monkeypatch.setattr("gradscope.recording.streaming.run_in_file._NORMS", 64)
+    peaks = [peak(tmp_path / f"{steps}.gradscope", steps) for steps in (1_000, 6_000)]
+    assert peaks[1] < 2 * peaks[0]
+
+
+def peak(path, steps):
+    recorder = recorder_at(path, None)
+    for step in range(0, steps, 10):
+        recorder.add(run_step(step, 1.0, 1.0))
+        recorder.repeat(repeating(step + 1, 9, step))
+    recorder.close()
+    run = RunInFile.of(path)
+    tracemalloc.start()
+    rows = sum(1 for name in STREAMED for _ in TABLES[name].rows_of(run))
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows == 3 * steps + 2 * steps // 10
+    return found
+
+
+def test_what_is_not_in_order_is_read_as_a_whole(tmp_path):
+    save_recording(small(), tmp_path / "step.gradscope")
+    assert RunInFile.of(tmp_path / "step.gradscope") is None
+    written(tmp_path / "kept.gradscope", ROOM, numbers(1_000))
+    assert RunInFile.of(tmp_path / "kept.gradscope") is None
+    path = tmp_path / "resumed.gradscope"
+    written(path, None, numbers(5))
+    assert RunInFile.of(path) is not None
+    continuation_of(path).write_bytes(b"a part")
+    assert RunInFile.of(path) is None
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_table_alone_is_streamed_and_one_of_several_is_not(
+    name, tmp_path, monkeypatch, capsysbinary, run_report
+):
+    monkeypatch.chdir(tmp_path)
+    save_recording(run_report.recording, tmp_path / "run.gradscope")
+    export(monkeypatch, "run.gradscope", "--to", "csv", "-o", "tables")
+    capsysbinary.readouterr()
+    monkeypatch.setattr("gradscope.recording.store.load_recording", None)
+    export(monkeypatch, "run.gradscope", "--to", "csv", "--table", name)
+    assert capsysbinary.readouterr().out == (tmp_path / "tables" / f"{name}.csv").read_bytes()
+
+
+def export(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["gradscope", "export", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
