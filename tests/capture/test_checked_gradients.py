@@ -66,3 +66,16 @@ def test_the_gradient_of_a_parameter_that_is_gone_is_not_read():
     gradient = checked(parameter)
     del parameter
     assert not gradient.is_finite()
+
+
+def test_memory_that_holds_another_type_now_is_not_read_as_before():
+    memory = torch.zeros(4)
+    parameter = nn.Parameter(torch.zeros(4))
+    parameter.grad = memory
+    gradient = checked(parameter)
+    assert gradient.is_finite()
+    parameter.grad = None
+    parameter.data = parameter.data.bfloat16()
+    parameter.grad = memory.view(torch.bfloat16)[:4]
+    parameter.grad[0] = math.nan
+    assert not gradient.is_finite()

@@ -47,10 +47,11 @@ class ConstantLoss(Rule):
 
     How it is measured:
         The losses of all steps of the only optimizer, or of the last one if it steps after all
-        others, 20 at least, are above zero and equal up to rounding, and the norms of the gradients are not zero and differ by more than 1 %. It is a
-        warning where the loss is ln 2, the logistic loss of a difference of zero, and a note where
-        it is another number and a step was captured. It is an error where the loss is ln 2 and all
-        norms are below a millionth of it: only rounding is left of the gradient.
+        others, 20 at least, are above zero and equal up to rounding, and the norms of the gradients
+        are not zero and differ by more than 1 %. It is a warning where the loss is ln 2, the
+        logistic loss of a difference of zero, and a note where it is another number and a step was
+        captured. It is an error where the loss is ln 2 and all norms are below a millionth of it:
+        only rounding is left of the gradient.
 
     How to fix it:
         Make the reference a frozen copy: `copy.deepcopy(model).requires_grad_(False)`.
@@ -124,7 +125,7 @@ def _last_phase(context: RuleContext) -> tuple[LoopWindow, ...]:
 
 
 def _losses(context: RuleContext) -> WeightedLosses | None:
-    """Return the losses of the last phase; None where optimizers step in turn, or are summarised."""
+    """Return the losses of the last phase; None where optimizers step in turn."""
     recording = context.recording
     made, whole = _last_phase(context), weighted_losses(recording)
     if len(made) == len(stepped(recording)):

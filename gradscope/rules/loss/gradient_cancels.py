@@ -36,8 +36,8 @@ class GradientCancels(Rule):
     What it finds:
         The difference or the ratio of a tensor and itself, such as the ratio of a new and an old
         policy whose logarithms are one tensor; `z + (q - z)`, a straight-through estimator without
-        its `detach`; and `(a / b) * b`, a term of the loss whose adaptive weight divides by the term
-        and is not detached.
+        its `detach`; and `(a / b) * b`, a term of the loss whose adaptive weight divides by the
+        term and is not detached.
 
     Why it matters:
         The numbers look right, and nothing fails. But the derivative is exactly zero: the policy is
@@ -105,15 +105,22 @@ def _cancelled(context: RuleContext, node: NodeRecord) -> tuple[_Kind | None, fr
     if first == second and node.operation in ("SubBackward0", "DivBackward0"):
         kind: _Kind = "difference" if node.operation == "SubBackward0" else "ratio"
         return kind, context.parameters_behind([first.node])
+    for one, other in ((first, second), (second, first)):
+        kind_again, parameters = _undone(context, node, one, context.recording.nodes[other.node])
+        if kind_again is not None:
+            return kind_again, parameters
+    return None, frozenset()
+
+
+def _undone(
+    context: RuleContext, node: NodeRecord, one: TensorRef, other: NodeRecord
+) -> tuple[_Kind | None, frozenset[int]]:
+    """Return how a sum or a product undoes what its other operand did to one of them."""
     if node.operation == "AddBackward0":
-        for term, other in ((first, second), (second, first)):
-            parameters = _added_again(context, term, context.recording.nodes[other.node])
-            if parameters:
-                return "added again", parameters
-    if node.operation == "MulBackward0":
-        for factor, other in ((first, second), (second, first)):
-            if _divides_by(context, context.recording.nodes[other.node], factor):
-                return "multiplied again", context.parameters_behind([factor.node])
+        parameters = _added_again(context, one, other)
+        return ("added again", parameters) if parameters else (None, parameters)
+    if node.operation == "MulBackward0" and _divides_by(context, other, one):
+        return "multiplied again", context.parameters_behind([one.node])
     return None, frozenset()
 
 

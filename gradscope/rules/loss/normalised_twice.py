@@ -265,11 +265,26 @@ def _across(context: RuleContext) -> Iterator[_Across]:
 
 def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord | None:
     """Return the normalisation of a loss function's input, None if it should have one."""
-    if record.left_tensor is None:
-        return None
-    first = _source(context, record.left_tensor.node)
+    left = _input_of(context, record)
+    first = None if left is None else _source(context, left)
     wrong = first is not None and (record.operation, _name(context, first)) in _SEVERITIES
     return first if wrong else None
+
+
+def _input_of(context: RuleContext, record: ComparisonRecord) -> int | None:
+    """Return the node of a loss function's input; None where the graph does not tell it.
+
+    A view of what was written to in place, as of a linear layer's sum with its bias, is not known
+    when `ctc_loss` is called, but its node is next to that of the loss.
+    """
+    if record.left_tensor is not None or record.operation != "ctc_loss":
+        return None if record.left_tensor is None else record.left_tensor.node
+    inputs = context.successors.get(record.result.node, ())
+    node = context.recording.nodes[record.result.node]
+    while inputs and node.operation != "CtcLossBackward0":
+        node = context.recording.nodes[inputs[0].node]
+        inputs = context.successors.get(node.index, ())
+    return inputs[0].node if inputs else None
 
 
 def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | None:
@@ -290,7 +305,21 @@ def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | Non
 def _source(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the normalisation that made a tensor's values, None for any other."""
     found = origin_of_numbers(context, node)
+    if found is not None and found.operation == "AddBackward0":
+        found = _product_with_bias(context, found)
     return found if found is not None and _name(context, found) is not None else None
+
+
+def _product_with_bias(context: RuleContext, total: NodeRecord) -> NodeRecord | None:
+    """Return the product of a linear layer that adds its bias afterwards, None for other sums."""
+    operands = context.successors.get(total.index, ())
+    nodes = [context.recording.nodes[one.node] for one in operands]
+    if len(nodes) != 2 or nodes[1].kind != "parameter" or nodes[0].module_call is None:
+        return None
+    product = origin_of_numbers(context, nodes[0].index)
+    is_linear = product is not None and product.operation in _LINEAR
+    is_one_layer = product is not None and product.module_call == total.module_call
+    return product if is_linear and is_one_layer else None
 
 
 def _name(context: RuleContext, node: NodeRecord) -> str | None:

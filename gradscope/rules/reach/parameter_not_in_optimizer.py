@@ -174,6 +174,7 @@ class ParameterNotInOptimizer(Rule):
             (None if called is not None and is_foreign else made, "made here"),
             (called, "made in a call from here"),
             (optimizer.site, "the optimizer"),
+            *_doubles(left_out, parts),
         )
         site = made if optimizer.site is None or (late and left_out.is_replaced) else optimizer.site
         return self.finding(
@@ -202,6 +203,13 @@ class ParameterNotInOptimizer(Rule):
             # A model that replaced a trained one is reported with the steps without gradients.
             caused_by=() if late and not left_out.is_replaced else ("GS306",),
         )
+
+
+def _doubles(left_out: LeftOut, parts: list[Part]) -> list[tuple[int | None, str]]:
+    """Return the lines of further optimizers, one of which was meant for the parts."""
+    if not any(map(left_out.is_mistaken, parts)):
+        return []
+    return [(one.site, "it holds the same") for one in left_out.optimizers.holders[1:]]
 
 
 def _caller(context: RuleContext, parts: list[Part]) -> int | None:

@@ -241,6 +241,31 @@ def spelled(turn):
 FRAMES = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(4))
 
 
+class BatchFirst(nn.Module):
+    """A layer that adds its bias in place, since its input is not contiguous."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, frames):
+        return self.layer(frames.transpose(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("turn", "expected"),
+    [
+        (lambda x: x.transpose(0, 1), ["error"]),
+        (lambda x: x.transpose(0, 1).log_softmax(2), []),
+        (lambda x: x.log_softmax(2).transpose(0, 1), []),
+        (lambda x: (x + x.logsumexp(2, keepdim=True)).transpose(0, 1), []),
+    ],
+    ids=["raw", "normalised", "turned afterwards", "another sum"],
+)
+def test_logits_of_a_turned_batch_before_ctc_loss_are_found(findings_of, turn, expected):
+    assert severities(findings_of(BatchFirst(), (FRAMES, CLASSES), spelled(turn))) == expected
+
+
 @pytest.mark.parametrize(
     "turn",
     [
