@@ -1,14 +1,12 @@
-"""Reads the first elements of a tensor at the cost of a comparison."""
+"""Reads the first elements of tensors at the cost of a comparison."""
 
 from ctypes import Array, c_char
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 
 from gradscope.capture.reading import CALCULABLE, is_in_memory
-from gradscope.capture.tensor_references import WeakTensor
 
 
 class FirstElements:
@@ -19,51 +17,39 @@ class FirstElements:
     address, but neither the tensor nor its memory: it looks again where they are.
 
     Args:
-        tensor: Any tensor.
+        tensor: The tensor that will be read.
         most: Maximum number of elements.
     """
 
-    __slots__ = ("_address", "_at_address", "_dtype", "_tensor", "count", "size")
+    __slots__ = ("_address", "_at_address", "_dtype", "count", "size")
 
     def __init__(self, tensor: Tensor, most: int) -> None:
-        with DisableTorchFunction():
-            self._tensor, self._dtype = WeakTensor(tensor), tensor.dtype
-            self.count = min(tensor.numel(), most)
-            self.size = self.count * tensor.itemsize
-            """Number of bytes."""
+        self._dtype = tensor.dtype
+        self.count = min(tensor.numel(), most)
+        self.size = self.count * tensor.itemsize
+        """Number of bytes."""
         self._address = -1
-        self._at_address: Array[c_char] = (c_char * self.size)()
+        self._at_address: Array[c_char] | None = None
 
-    def read(self) -> bytes | None:
-        """Return the bytes of the elements; None if they cannot be read, or not any more."""
-        tensor = self._tensor()
+    def read(self, tensor: object) -> bytes | None:
+        """Return the bytes of the elements; None if they cannot be read, or not any more.
+
+        Args:
+            tensor: The tensor, or what is left of it.
+        """
         if type(tensor) is not Parameter and type(tensor) is not Tensor:
             return None
-        with DisableTorchFunction():
-            try:
-                # Functional tensors and those of transforms of `torch.func` raise here.
-                address = tensor.data_ptr()
-            except RuntimeError:  # without elements of its own
-                return None
-            # Memory that is resized moves before the old one is freed: the same address is the same
-            # memory.
-            if address != self._address:
-                self._address = -1
-                if not address or not self._is_readable(tensor):
-                    return None
-                self._at_address = (c_char * self.size).from_address(address)
-                self._address = address
-        return self._at_address.raw
-
-    def _is_readable(self, tensor: Tensor) -> bool:
-        """Return whether the elements of a tensor with an address are as described."""
-        if not tensor.is_cpu or tensor.dtype is not self._dtype:
-            return False
-        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_neg():
-            return False
-        if self._dtype not in CALCULABLE:
-            return False
-        return tensor.is_contiguous() and self.size <= tensor.nbytes and is_in_memory(tensor)
+        try:
+            # Functional tensors and those of transforms of `torch.func` raise here.
+            address = tensor.data_ptr()
+        except RuntimeError:  # without elements of its own
+            return None
+        # Memory that is resized moves before the old one is freed: the same address is the same
+        # memory.
+        if address != self._address:
+            self._at_address = memory_of(tensor, self._dtype, self.size)
+            self._address = -1 if self._at_address is None else address
+        return None if self._at_address is None else self._at_address.raw
 
     def numbers(self, values: bytes) -> list[float]:
         """Return the elements from their bytes."""
@@ -74,3 +60,30 @@ class FirstElements:
         """Return the least and the largest of each element, from the bytes of several reads."""
         rows = torch.frombuffer(values, dtype=self._dtype).view(-1, self.count)
         return rows.amin(0).tolist(), rows.amax(0).tolist()
+
+
+def memory_of(tensor: Tensor, dtype: torch.dtype, size: int) -> Array[c_char] | None:
+    """Return the first bytes of a tensor as they are whenever they are read.
+
+    They are freed with the tensor's memory. None if they are not of a contiguous tensor of a type
+    in `CALCULABLE` in main memory. torch functions must be disabled.
+
+    Args:
+        tensor: A tensor or parameter of torch's own class.
+        dtype: The type that it must have.
+        size: Number of bytes.
+    """
+    if not tensor.is_cpu or tensor.dtype is not dtype or dtype not in CALCULABLE:
+        return None
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_neg():
+        return None
+    if not tensor.is_contiguous() or size > tensor.nbytes:
+        return None
+    try:
+        # Functional tensors and those of transforms of `torch.func` raise here.
+        address = tensor.data_ptr()
+    except RuntimeError:  # without elements of its own
+        return None
+    if not address or not is_in_memory(tensor):
+        return None
+    return (c_char * size).from_address(address)

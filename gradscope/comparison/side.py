@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from statistics import median
@@ -255,10 +255,9 @@ def _of_series(
     )
 
 
-def _median(values: Iterable[float]) -> float | None:
+def _median(values: Sequence[float]) -> float | None:
     """Return the median; NaN if most are not finite, None without any."""
-    known = list(values)
-    if not known:
+    if not values:
         return None
-    finite = known if isfinite(sum(known)) else [value for value in known if isfinite(value)]
-    return median(finite) if 2 * len(finite) > len(known) else nan
+    finite = values if isfinite(sum(values)) else [one for one in values if isfinite(one)]
+    return median(finite) if 2 * len(finite) > len(values) else nan

@@ -86,6 +86,7 @@ class AverageEvent(Observation, kind="average"):
     lost: Flag = Flag("whether the average is computed and stored nowhere")
     own: Number = Number("number that it multiplies the average with before it adds the rest")
     tensors: Count = Count("tensors that it averages")
+    trained: Flag = Flag("whether the optimizer gives the average gradients, too")
 
 
 class BackwardEvent(BackwardStart, kind="backward"):

@@ -138,6 +138,8 @@ class ScriptCaptures:
             averages = self._window.capture.averages
             self._training.wrong_averages.see(averages.averages(stepped))
             self._training.wrong_averages.see_computed(averages.computed(stepped))
+            trained = [one for one in stepped if one.grad is not None]
+            self._training.wrong_averages.see_trained(averages.of_trained(trained))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
             self._training.unvarying_results.stepped(self._window.capture.unvarying)
             self._training.unused_derivatives.stepped(

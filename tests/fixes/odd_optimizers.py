@@ -203,6 +203,23 @@ cut(
     "two_data", "h = (self.a( x ).data - 2*self.b(x) .data); return self.fc(h)",
     "h = (self.a( x ) - 2*self.b(x)); return self.fc(h)",
 )  # fmt: skip
+cut(
+    "numpy_function",
+    "import numpy as np; h = torch.from_numpy(np.tanh(np.exp(self.a(x).detach().numpy())))\n"
+    "        return self.fc(h)",
+    "import numpy as np; h = torch.tanh(torch.exp(self.a(x)))",
+)
+cut(
+    "numpy_and_back",
+    "return self.fc(torch.tensor(self.a(x).detach().cpu().numpy()) * 2)",
+    "return self.fc(self.a(x).cpu() * 2)",
+)
+cut(
+    "numpy_axis",
+    "import numpy as np; h = np.sort(self.a(x).detach().numpy(), axis=1)\n"
+    "        return self.fc(torch.from_numpy(h))",
+    None,
+)
 cut("data_of_an_input", "return self.fc(self.a(x).data + (x * 2).data)", None)
 cut("nested_data", "return self.fc(self.b(self.a(x).data).data)", None)
 cut("block", "with torch.no_grad(): h = self.a(x)\n        return self.fc(h)", None)

@@ -124,6 +124,32 @@ def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, gradscope_in)
     assert done.stdout.rstrip().endswith("no fix available")
 
 
+TWO_MODULES = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+torch.manual_seed(0)
+encoder = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh())
+head = nn.Sequential(nn.Dropout(0.1), nn.Linear(8, 1))
+opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.01)
+encoder.eval()
+head.eval()
+for epoch in range(3):
+    for part in range(4):
+        opt.zero_grad()
+        F.mse_loss(head(encoder(torch.randn(8, 4))), torch.randn(8, 1)).backward()
+        opt.step()
+"""
+
+
+def test_two_modules_in_eval_mode_get_an_edit_each(tmp_path, gradscope_in):
+    (tmp_path / "train.py").write_text(TWO_MODULES)
+    gradscope_in(tmp_path, "run", "-q", "train.py")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS312")
+    assert changed_lines(done.stdout) == ["+encoder.train()", "+head.train()"]
+    assert done.stdout.rstrip().endswith("2 fixes, 0 verified")
+
+
 SCALED = """
 import torch
 from torch import nn

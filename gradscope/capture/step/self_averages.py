@@ -130,6 +130,10 @@ class SelfAverageObserver:
         """Yield the lines that average other tensors with parameters, by one pair of factors."""
         return _averages(self._averages, parameters)
 
+    def of_trained(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
+        """Yield the lines that average parameters with other ones, by one pair of factors."""
+        return _averages(self._averages, parameters, of_trained=True)
+
     def computed(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
         """Yield the lines that compute such averages, which may write them nowhere."""
         return _averages(self._computed_averages, parameters)
@@ -239,15 +243,24 @@ class SelfAverageObserver:
 
 
 def _averages(
-    lines: Mapping[Line, Mapping[tuple[Memory, Memory], float]], parameters: Iterable[Tensor]
+    lines: Mapping[Line, Mapping[tuple[Memory, Memory], float]],
+    parameters: Iterable[Tensor],
+    *,
+    of_trained: bool = False,
 ) -> Iterator[Average]:
-    """Yield the lines whose averages of other memory with parameters have one pair of factors."""
+    """Yield the lines whose averages of other memory with parameters have one pair of factors.
+
+    Args:
+        lines: The factors of the averages.
+        parameters: The parameters.
+        of_trained: Yield the averages of parameters instead of those of other memory.
+    """
     held = {memory for one in parameters if (memory := _memory_of(one)) is not None}
     for line, factors in lines.items():
         own = [
             factor
             for (kept, other), factor in factors.items()
-            if other in held and kept not in held
+            if other in held and (kept in held) == of_trained
         ]
         if own and math.isclose(min(own), max(own), rel_tol=_ROUNDING, abs_tol=_ROUNDING):
             yield Average(line, len(own), own[0])

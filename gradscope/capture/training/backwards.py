@@ -73,13 +73,12 @@ class Backwards:
     def wrap(self, original: Function) -> Function:
         """Return the engine's function, wrapped."""
         guard, patterns = self._training.guard, self._training.pace.patterns
-        repeated = self._repeated
+        repeated, ranks = self._repeated, self._training.ranks
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             # A backward inside a backward, as of a reentrant checkpoint, is part of the outer one.
             if self._is_own or not guard.active or _current_graph_task_id() != _NONE:
                 return original(t_outputs, *args, **kwargs)
-            ranks = self._training.ranks
             if ranks.is_on and not is_traced():
                 guard.run(ranks.backward_begins, t_outputs, sys._getframe(1))
             if patterns.position is not None and repeated.begins(

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
-from torch._C import DisableTorchFunction
+from torch._C import DisableTorchFunction, _len_torch_function_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gradscope.capture.compiler import follow_original, skip_frame, unfollowed
@@ -58,6 +58,8 @@ class Guard:
         self._lock = threading.RLock()
         self._changing: dict[int, int] = {}
         """By thread: number of nested calls that change gradients."""
+        self.repeating: int | None = None
+        """Thread in which a backward changes them that is only compared; None if none runs."""
         self._depth = 0
         """Number of nested parts that run."""
         self.spend: Callable[[float], None] = lambda _: None
@@ -93,20 +95,23 @@ class Guard:
 
     def quickly(
         self,
-        part: Callable[Parameters, None],
-        *args: Parameters.args,
-        **kwargs: Parameters.kwargs,
-    ) -> None:
-        """Run a part that reads no tensor, in the thread that makes the steps."""
+        part: Callable[..., Result],
+        *args: object,
+    ) -> Result | None:
+        """Run a part that calls no operation of torch, in the thread that makes the steps."""
         if not self.active:
-            return
+            return None
         try:
-            part(*args, **kwargs)
+            if not _len_torch_function_stack():
+                return part(*args)
+            with DisableTorchFunction():
+                return part(*args)
         except Exception as error:
             self.active = False
             self._fail(error)
             if is_interruption(error):
                 raise
+            return None
 
     def later(self, callback: Callable[[], None]) -> None:
         """Call a function as soon as the current part has ended: it may raise."""
@@ -171,15 +176,19 @@ class Guard:
             self._changing[thread] = left
 
     def _is_busy_elsewhere(self) -> bool:
-        if not self._changing:
+        if not self._changing and self.repeating is None:
             return False
-        own = threading.get_ident()
-        return any(thread != own for thread in tuple(self._changing))
+        return not self._busy_threads() <= {threading.get_ident()}
+
+    def _busy_threads(self) -> set[int]:
+        """Return the threads that change gradients."""
+        repeating = self.repeating
+        return {*tuple(self._changing), *(() if repeating is None else (repeating,))}
 
     def _is_within_backward(self) -> bool:
         """Return whether this is an autograd thread, which runs the hooks of a backward."""
         # autograd runs hooks of device nodes in a thread of its own per device.
-        return torch._C._current_graph_task_id() != -1 and len(self._changing) == 1
+        return torch._C._current_graph_task_id() != -1 and len(self._busy_threads()) == 1
 
     def _release(self) -> None:
         self.active = False

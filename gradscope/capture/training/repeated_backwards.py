@@ -11,6 +11,7 @@ from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.guard import Function
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.pacing.budget import REPEATED_EVENT
+from gradscope.capture.training.pacing.sentinels import loss_of
 from gradscope.capture.training.state import TrainingState
 
 Failed = Callable[[str, FrameType, BaseException], None]
@@ -35,7 +36,7 @@ class RepeatedBackwards:
     def begins(
         self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
     ) -> bool:
-        """Return whether a backward is what the running step is expected to do.
+        """Return whether a backward is what the step is expected to do, from a finite loss.
 
         Args:
             outputs: Tensors to start from.
@@ -44,22 +45,27 @@ class RepeatedBackwards:
             frame: Frame of its caller.
         """
         training = self._training
-        patterns = training.pace.patterns
+        pace = training.pace
+        patterns = pace.patterns
         is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
         detail = 3 if is_backward else 1
         if len(args) > 2:
             detail = 2 * bool(is_backward and args[1]) + bool(args[2])
         if patterns.position and patterns.position.by_hand:
             training.end_step_by_hand()
-        if is_backward:
-            found = training.pace.repeats_backward(detail, outputs, frame)
-        else:
-            found = patterns.repeats("grad", detail, frame) is not None
-        if not found:
+        here = patterns.position
+        found = patterns.repeats("backward" if is_backward else "grad", detail, frame)
+        if found is not None and is_backward and found.has_loss:
+            loss = loss_of(outputs)
+            if loss is None:  # it is not finite, or not readable any more
+                patterns.position, pace.measures, found = here, True, None
+            else:
+                patterns.losses.append(loss)
+                if self._scaled:
+                    pace.unscale_loss(lambda: last_scale(self._scaled))
+        if found is None:
             training.record_in_full()
-        elif self._scaled:
-            training.pace.unscale_loss(lambda: last_scale(self._scaled))
-        return found
+        return found is not None
 
     def run(
         self,
@@ -71,16 +77,14 @@ class RepeatedBackwards:
         """Run a backward that repeats another."""
         training, guard = self._training, self._training.guard
         repetitions = training.steps.repetitions
-        repetitions.in_backward = 0
-        guard.enter_change()
+        repetitions.in_backward, guard.repeating = 0, training.pace.patterns.thread
         try:
             result = original(outputs, *args, **kwargs)
         except BaseException as error:
             guard.run(self._see_failure, _kind(args, kwargs), sys._getframe(2), error)
             raise
         finally:
-            guard.leave_change()
-            made, repetitions.in_backward = repetitions.in_backward, None
+            made, repetitions.in_backward, guard.repeating = repetitions.in_backward, None, None
         if training.ranks.is_on:
             note_for_ranks(training)
         if made:

@@ -48,7 +48,7 @@ class RunningWatch:
         every: int | None,
         budget: Budget,
         gradient_storage: GradientStorage,
-        after_step: Callable[[], None],
+        after_step: Callable[[], None] | None,
         *,
         keeps_batches: bool,
     ) -> None:
@@ -73,12 +73,12 @@ class RunningWatch:
             recorder.batches.contents = training.batches.copies
         if recorder.thinner is not None:
             recorder.thinner.in_use = self._pace.in_use
-        training.step_repeated, training.resumed = self._step_repeated, self._resumed
+        training.take_repeated, training.resumed = self._take_repeated, self._resumed
+        training.after_step = after_step
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
         # Stored gradients come from the gradients themselves, which such steps do not read.
         self._may_repeat = gradient_storage.mode == "none"
         self._backwards = Backwards(training)
-        self._after_step = after_step
         self._steps = training.steps = Steps(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended
         )
@@ -87,6 +87,11 @@ class RunningWatch:
         )
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps recorded so far."""
+        return self._pace.running_step()
 
     def check_ranks(self, every: int) -> None:
         """Let ranks compare digests of their replicas in every Nth step."""
@@ -183,7 +188,8 @@ class RunningWatch:
         self._backwards.next_window()
         self._compilations.listen()
         self._begin_step(within_call=within_call)
-        self._guard.later(self._after_step)
+        if self._training.after_step is not None:
+            self._guard.later(self._training.after_step)
 
     def _ended_by_hand(self) -> None:
         if self._training.captures is not None:
@@ -207,14 +213,10 @@ class RunningWatch:
         self._training.models.resume()
         self._backwards.catch_up()
 
-    def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
-        """Process the end of a step that repeated another."""
-        if self._guard.active:
-            self._guard.quickly(self._take_repeated, end, optimizer, rate)
-            self._after_step()
-
     def _take_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
-        self._backwards.scaled.clear()
+        """Process the end of a step that repeated another."""
+        if self._backwards.scaled:
+            self._backwards.scaled.clear()
         if self._pace.goes_on(end, optimizer, rate):
             return
         self._pace.settle()

@@ -17,6 +17,7 @@ from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
@@ -25,7 +26,6 @@ from gradscope.recording.evidence.training import ClipScope
 if TYPE_CHECKING:
     from gradscope.capture.ranks.watch import RankWatch
     from gradscope.capture.training.pacing.pace import Pace
-    from gradscope.capture.training.pacing.positions import Position
     from gradscope.capture.training.step_captures import StepCaptures
     from gradscope.capture.training.steps.by_hand import ByHand
     from gradscope.capture.training.steps.steps import Steps
@@ -115,9 +115,11 @@ class TrainingState:
         """Captures some backward passes in detail; None if captures are off."""
         self.pace: Pace
         """Decides how much of each step is recorded."""
-        self.step_repeated: Callable[[Position, int | None, object], None]
-        """Called when the running step has repeated another to its end, with the optimizer's index
-        (None for a manual step) and its learning rate."""
+        self.take_repeated: Callable[[Position, int | None, object], None]
+        """Called by `Guard.quickly` when the running step has repeated another to its end, with the
+        optimizer's index (None for a manual step) and its learning rate."""
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step, outside of the guard: it may raise. None if nobody waits."""
         self.ranks: RankWatch
         """Records what this process does with the other ranks of its job."""
         self.flush_ranks: Callable[[], None]
@@ -160,6 +162,18 @@ class TrainingState:
         sentinels = self.pace.sentinels
         if position is not None and position.by_hand is not None and sentinels.has_moved():
             self.step_repeated(position.by_hand, None, None)
+
+    def step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
+        """Process the end of a step that repeated another.
+
+        Args:
+            end: Position of the step's end.
+            optimizer: Index of the optimizer that stepped; None for a manual step.
+            rate: Learning rate.
+        """
+        self.guard.quickly(self.take_repeated, end, optimizer, rate)
+        if self.after_step is not None:
+            self.after_step()
 
     def record_in_full(self) -> None:
         """Record the rest of the running step in full."""

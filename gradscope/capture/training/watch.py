@@ -69,8 +69,13 @@ class TrainingWatch:
         self._max_steps, self._on_step = max_steps, on_step
         self._process = os.getpid()
         self._running: RunningWatch | None = None
-        self.steps = 0
-        """Number of steps recorded."""
+        self._steps = 0
+        """Number of steps recorded until the end."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps recorded so far."""
+        return self._steps if self._running is None else self._running.steps
 
     def start(self) -> None:
         """Start recording; torch has been imported by now.
@@ -90,7 +95,7 @@ class TrainingWatch:
             self._every,
             self._budget,
             self._gradient_storage,
-            self._after_step,
+            None if self._max_steps is None and self._on_step is None else self._after_step,
             keeps_batches=self._keeps_batches,
         )
         if self._sync_checks is not None:
@@ -110,6 +115,7 @@ class TrainingWatch:
         if running is not None and os.getpid() == self._process:
             TrainingWatch._current = None
             running.stop(ending)
+            self._steps = running.steps
 
     def see_end(self, error: BaseException) -> None:
         """Record the exception that ended the training, with its traceback."""
@@ -152,13 +158,13 @@ class TrainingWatch:
         return run_header(self._command, name, torch=version, threads=torch.get_num_threads())
 
     def _after_step(self) -> None:
-        self.steps += 1
         if self._running is None:  # it is being stopped, which made it record a last step
             return
-        if self.steps == self._max_steps:
-            self.stop(RunEnding(kind="limited", message=f"--max-steps {self.steps}"))
+        steps = self.steps
+        if steps == self._max_steps:
+            self.stop(RunEnding(kind="limited", message=f"--max-steps {steps}"))
         if self._on_step is not None:
-            self._on_step(self.steps)
+            self._on_step(steps)
 
 
 def _script() -> str:

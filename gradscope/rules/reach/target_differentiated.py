@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import is_named_fixed
+from gradscope.analysis.windows import Windows
+from gradscope.phrasing import counted
+from gradscope.recording.events import AverageEvent, only
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
@@ -66,7 +69,8 @@ class TargetDifferentiated(Rule):
         network, such as `reward + gamma * q(next_state).max(1).values`, without `detach()`. A
         target network whose parameters share the memory of the trained ones, as after
         `target.data = online.data`. And losses that only draw two outputs of one network to each
-        other, as SimSiam does without its stop-gradient.
+        other, as SimSiam does without its stop-gradient. And a moving average of a network that
+        the optimizer trains as well, as BYOL's target without `no_grad`.
 
     Why it matters:
         Backward moves the target towards the prediction as well as the prediction towards the
@@ -84,6 +88,10 @@ class TargetDifferentiated(Rule):
         their parameters at least. The rule skips losses with any other term, outputs that are
         whitened or end in batch norm, sides to which data are added last, and runs with several
         backward passes per step.
+
+        In a run: a line writes to parameters `a` times their own content and `1 - a` times other
+        parameters, with `a` from 0.9 on, in two captured steps; the optimizer steps both with a
+        gradient.
 
     How to fix it:
         Compute the target under `torch.no_grad()`, or detach the network's prediction for the next
@@ -139,6 +147,24 @@ class TargetDifferentiated(Rule):
         yield from self._of_shared_memory(context)
         if not by_line and (context.run is None or context.run.is_only_loss):
             yield from self._drawn_together(context)
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every average of the weights that the optimizer steps, too."""
+        for event in only(AverageEvent, context.shared(Windows).events):
+            if event.trained:
+                tensors = counted(event.tensors or 0, "tensor")
+                yield self.finding(
+                    context,
+                    message=(
+                        f"the moving average of {tensors} is trained, too: the loss gives it "
+                        "gradients, and the optimizer steps it"
+                    ),
+                    remedy="compute the target under no_grad, and freeze its parameters",
+                    site=event.site,
+                    evidence={"tensors": event.tensors, "factor": event.own},
+                    count=event.tensors or 0,
+                    step=event.step,
+                )
 
     def _of_shared_memory(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a network without a gradient whose weights are the trained ones."""

@@ -57,6 +57,19 @@ def test_every_way_into_eval_mode_is_observed(run, call):
     assert [found.line(one) for one in found.events("mode")] == [call]
 
 
+def test_the_mode_of_what_a_wrapper_holds_counts(run):
+    model = net()
+    outer = nn.DataParallel(model)
+
+    def loop():
+        model.eval()
+        trained(outer)
+
+    assert outer.training
+    found = run(loop)
+    assert [found.line(one) for one in found.events("mode")] == ["model.eval()"]
+
+
 def test_a_class_with_a_train_of_its_own_keeps_it(run):
     class Frozen(nn.Sequential):
         def train(self, mode=True):

@@ -1,4 +1,4 @@
-"""Records averages of the weights that move away, hardly keep anything, or are not stored."""
+"""Records averages of the weights that go wrong: they move away, are not stored, or are trained."""
 
 import math
 from collections.abc import Iterable
@@ -16,6 +16,9 @@ _LARGEST = 1 + 1e-6
 """Factor of an average above which it moves away from what it averages."""
 _SMALLEST = 0.1
 """Factor of an average below which it is worth a record."""
+_SLOW = 0.9
+"""Factor from which on an average follows slowly: networks that are averaged as equals have less.
+"""
 
 
 class WrongAverages:
@@ -28,12 +31,21 @@ class WrongAverages:
         self._event_log = event_log
         self._seen: dict[Line, float] = {}
         self._noted: set[Line] = set()
+        self._seen_trained: set[Line] = set()
 
     def see_computed(self, averages: Iterable[Average]) -> None:
         """Record the averages that a loop over the weights computes and stores nowhere."""
         for one in averages:
             if one.line not in self._noted and is_lost_average(one.line):
                 self._note(one, is_lost=True)
+
+    def see_trained(self, averages: Iterable[Average]) -> None:
+        """Record the slow averages that the optimizer steps with a gradient, in a second step."""
+        for one in averages:
+            if one.line not in self._noted and _SLOW <= one.own < 1:
+                if one.line in self._seen_trained:
+                    self._note(one, is_trained=True)
+                self._seen_trained.add(one.line)
 
     def see(self, averages: Iterable[Average]) -> None:
         """Record the averages of a captured step."""
@@ -44,9 +56,15 @@ class WrongAverages:
             self._seen[one.line] = one.own
             if before is None or not math.isclose(before, one.own, rel_tol=_SAME):
                 continue
-            self._note(one, is_lost=False)
+            self._note(one)
 
-    def _note(self, one: Average, *, is_lost: bool) -> None:
+    def _note(self, one: Average, *, is_lost: bool = False, is_trained: bool = False) -> None:
         self._noted.add(one.line)
-        numbers = named(AverageEvent, own=one.own, tensors=float(one.tensors), lost=float(is_lost))
+        numbers = named(
+            AverageEvent,
+            own=one.own,
+            tensors=float(one.tensors),
+            lost=float(is_lost),
+            trained=float(is_trained),
+        )
         self._event_log.note("average", Location(one.line, one.line, None, 0), numbers)

@@ -4,14 +4,13 @@ import math
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from types import FrameType
 
 from gradscope.capture.training.event_log import Event, EventLog, Number
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.locations import Locations
 from gradscope.capture.training.pacing.budget import FIRST, Budget, WindowKind
 from gradscope.capture.training.pacing.positions import Position
-from gradscope.capture.training.pacing.sentinels import Sentinels, loss_of
+from gradscope.capture.training.pacing.sentinels import Sentinels
 from gradscope.capture.training.pacing.step_patterns import StepPatterns
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.repetitions import RepeatedSteps
@@ -155,25 +154,6 @@ class Pace:
         self.patterns.unfold()
         self._kind = _kind(is_captured=False, measures=self.measures)
 
-    def repeats_backward(self, detail: int, outputs: object, frame: FrameType) -> bool:
-        """Return whether a backward is what the step is expected to do, from a finite loss.
-
-        Args:
-            detail: Whether it keeps its graph, and creates one.
-            outputs: Tensors to start from.
-            frame: Frame of its caller.
-        """
-        here = self.patterns.position
-        position = self.patterns.repeats("backward", detail, frame)
-        if position is None or not position.has_loss:
-            return position is not None
-        loss = loss_of(outputs)
-        if loss is None:
-            self.patterns.position, self.measures = here, True
-            return False
-        self.patterns.losses.append(loss)
-        return True
-
     def unscale_loss(self, scale: Callable[[], Number]) -> None:
         """Divide the last loss by the scale of a gradient scaler, if it was scaled."""
         position, losses = self.patterns.position, self.patterns.losses
@@ -181,27 +161,6 @@ class Pace:
             return
         if position.events[-1].numbers.get("scaled"):
             losses[-1] /= float(scale())
-
-    def repeats_step(
-        self, index: int, frame: FrameType, is_joined: Callable[[int], bool]
-    ) -> Position | None:
-        """Return the end of the sequence if an optimizer's step is what is expected.
-
-        Args:
-            index: Index of the optimizer, or of the one that it steps with.
-            frame: Frame of its caller.
-            is_joined: Whether several step together: the one that counts is called elsewhere.
-        """
-        here = self.patterns.position
-        position = self.patterns.repeats("step", index, frame)
-        if position is None and is_joined(index):
-            position = self.patterns.end_by(index)
-        if position is not None and position.step is not None and self.sentinels.is_finite(index):
-            return position
-        self.patterns.position = here
-        # If a gradient is not finite, all are measured.
-        self.measures |= position is not None
-        return None
 
     def goes_on(self, end: Position, optimizer: int | None, rate: object) -> bool:
         """Accept that the running step repeated another to its end, and start the next.
@@ -213,14 +172,14 @@ class Pace:
             optimizer: Index of the optimizer that stepped; None for a manual step.
             rate: Learning rate.
         """
-        passed = self._passed
-        if len(passed) >= self._free or not self._choices or end.step not in self._sources:
+        passed, patterns = self._passed, self.patterns
+        if len(passed) >= self._free or end.step not in self._sources:
             return False
-        if not self.patterns.goes_on(end):
+        if not patterns.goes_on(end):
             return False
-        losses = self.patterns.losses
-        self._losses.extend(losses)
-        losses.clear()
+        if losses := patterns.losses:
+            self._losses.extend(losses)
+            losses.clear()
         self._choices.append(self._sources[end.step])
         self._rates.append(rate if type(rate) is float else _number(rate))
         passed.append(optimizer)

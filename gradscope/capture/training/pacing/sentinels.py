@@ -6,15 +6,22 @@ repeats.
 
 import math
 from collections.abc import Iterable
+from ctypes import Array, c_char
 from dataclasses import dataclass
 from itertools import islice
+from sys import byteorder
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
+from torch._C import (
+    DisableTorchFunction,
+    _len_torch_dispatch_stack,
+    _len_torch_function_stack,
+)
 
-from gradscope.capture.reading import few_numbers, is_plain
+from gradscope.capture.first_elements import memory_of
+from gradscope.capture.reading import is_plain, only_number
 from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.steps.writer import Measured
 
@@ -28,12 +35,22 @@ _SMALLEST, _SMALL, _LARGEST = 16, 64, 4_096
 of the first layers' gradients has, otherwise at most the next."""
 
 
+_MOST_ADDRESSES = 64
+
+_TOP_BYTES = {
+    torch.float32: slice(3, None, 4),
+    torch.bfloat16: slice(1, None, 2),
+    torch.float64: slice(7, None, 8),
+}
+"""Where the sign and the upper seven bits of the exponent are in the bytes of elements."""
+
+
 class Sentinels:
     """One gradient per optimizer, and one weight, that are checked in each repeated step."""
 
     def __init__(self) -> None:
-        self._gradients: dict[int, WeakTensor[Tensor]] = {}
-        """By optimizer: a parameter whose gradient shows whether all are finite."""
+        self.gradients: dict[int, CheckedGradient] = {}
+        """By optimizer: a gradient that shows whether all are finite."""
         self._moving: _Moving | None = None
 
     def watch_gradient(self, index: int, measured: Iterable[Measured]) -> None:
@@ -51,10 +68,11 @@ class Sentinels:
         )
         first = list(islice(read, _FIRST_LAYERS))
         _, _, found = min(first, default=(0, 0, None))
-        if found is None:
-            self._gradients.pop(index, None)
-        else:
-            self._gradients[index] = found
+        parameter = None if found is None else found()
+        if found is None or parameter is None:
+            self.gradients.pop(index, None)
+        elif (known := self.gradients.get(index)) is None or known.parameter is not found:
+            self.gradients[index] = CheckedGradient(found, parameter)
 
     def watch_weight(self, parameter: Tensor) -> None:
         """Check a parameter in order to detect manual changes of the weights."""
@@ -80,22 +98,72 @@ class Sentinels:
         total, moving.total = moving.total, _total(parameter)
         return total != moving.total
 
-    def is_finite(self, index: int) -> bool:
-        """Return whether the checked gradient of an optimizer is finite, as far as is known."""
-        reference = self._gradients.get(index)
-        if reference is None:
-            return True
-        parameter = reference()
+
+class CheckedGradient:
+    """A gradient that is checked in each repeated step.
+
+    Args:
+        reference: Its parameter, as referenced elsewhere.
+        parameter: Its parameter.
+    """
+
+    __slots__ = ("_count", "_dtype", "_memory", "_top_bytes", "parameter")
+
+    def __init__(self, reference: WeakTensor[Tensor], parameter: Tensor) -> None:
+        self.parameter = reference
+        self._count, self._dtype = parameter.numel(), parameter.dtype
+        self._top_bytes = _TOP_BYTES.get(self._dtype) if byteorder == "little" else None
+        self._memory: dict[int, Array[c_char]] = {}
+        """By address: each backward may make the gradient anew, at one of few addresses."""
+
+    def is_finite(self) -> bool:
+        """Return whether it is finite, without a call of torch if all its elements are moderate.
+
+        The caller disables torch functions.
+        """
+        parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
+        if self._top_bytes is None or type(gradient) is not Tensor:
+            return self._has_finite_sum(gradient)
+        try:
+            memory = self._memory.get(gradient.data_ptr())
+        except RuntimeError:  # sparse, or otherwise without elements of its own
+            return self._has_finite_sum(gradient)
+        if memory is None:
+            memory = self._read(gradient)
+        elif not self._is_as_before(gradient):
+            memory = None
+        if memory is not None:
+            top = memory.raw[self._top_bytes]
+            # Those of values that are not finite, and of some that are very large.
+            if 0x7F not in top and 0xFF not in top:
+                return True
+        return self._has_finite_sum(gradient)
+
+    def _is_as_before(self, gradient: Tensor) -> bool:
+        """Return whether the memory at a known address is as large, and holds the same type."""
+        return (
+            gradient.dtype is self._dtype
+            and gradient.numel() == self._count
+            and gradient.is_contiguous()
+        )
+
+    def _read(self, gradient: Tensor) -> Array[c_char] | None:
+        if gradient.numel() != self._count:
+            return None
+        found = memory_of(gradient, self._dtype, gradient.nbytes)
+        if found is not None:
+            if len(self._memory) == _MOST_ADDRESSES:
+                self._memory.clear()
+            self._memory[gradient.data_ptr()] = found
+        return found
+
+    @staticmethod
+    def _has_finite_sum(gradient: Tensor | None) -> bool:
         # A dispatch mode of the script gets every operation, reads included.
-        if _len_torch_dispatch_stack():  # the script would see it
+        if _len_torch_dispatch_stack():
             return True
-        with DisableTorchFunction():
-            if gradient is not None and not gradient.requires_grad:
-                few = few_numbers(gradient, _SMALL)
-                if few is not None:
-                    return math.isfinite(sum(few))
-            return _is_readable(gradient) and math.isfinite(gradient.sum().item())
+        return _is_readable(gradient) and math.isfinite(gradient.sum().item())
 
 
 @dataclass(slots=True)
@@ -131,7 +199,7 @@ def is_broken(number: object) -> bool:
 
 def loss_of(outputs: object) -> float | None:
     """Return a loss in main memory, NaN if it lies elsewhere; None if it is not finite."""
-    loss = outputs[0] if isinstance(outputs, tuple | list) and len(outputs) == 1 else None
+    loss = outputs[0] if type(outputs) is tuple and len(outputs) == 1 else None
     value = _read(loss)
     if value is None:
         is_far = type(loss) is Tensor and loss.device.type not in ("cpu", "meta")
@@ -143,6 +211,7 @@ def _read(number: object) -> float | None:
     """Return the only number of a tensor in main memory; None if the script would notice."""
     if type(number) is not Tensor or _len_torch_dispatch_stack():
         return None
+    if not _len_torch_function_stack():
+        return only_number(number)
     with DisableTorchFunction():
-        found = few_numbers(number, 1)
-    return None if found is None else found[0]
+        return only_number(number)

@@ -7,9 +7,9 @@ gradients are known from the sequence.
 """
 
 import math
-import threading
 from collections.abc import Iterator
 from itertools import takewhile
+from threading import get_ident
 from types import CodeType, FrameType
 
 import torch
@@ -74,7 +74,8 @@ class StepPatterns:
         """Position at which the last step ended."""
         self._last = _BEFORE_ALL
         """Sequence of the last step."""
-        self._thread = threading.get_ident()
+        self.thread = get_ident()
+        """Thread that makes the steps."""
         self._passed: dict[int, tuple[CodeType, bool]] = {}
         """By `id` of code: whether its calls count as its caller's."""
         self._codes: dict[int, CodeType] = {}
@@ -110,7 +111,7 @@ class StepPatterns:
             frame: Frame of the caller.
         """
         here = self.position
-        if here is None or threading.get_ident() != self._thread:
+        if here is None or get_ident() != self.thread:
             return None
         key = self._key_at(kind, detail, frame)
         following = here.next.get(key)
@@ -166,7 +167,7 @@ class StepPatterns:
 
     def is_here(self) -> bool:
         """Return whether this is the thread that makes the steps."""
-        return threading.get_ident() == self._thread
+        return get_ident() == self.thread
 
     def _learn(self, code: CodeType) -> tuple[CodeType, bool]:
         if len(self._passed) == _MOST_CODES:  # a script may create new code in every step
@@ -185,7 +186,7 @@ class StepPatterns:
     def begin(self, *, may_repeat: bool) -> bool:
         """Start a step; return whether it may repeat a known one."""
         root = self._roots.get(self._last)
-        self._thread = threading.get_ident()
+        self.thread = get_ident()
         if self._snapshots:
             self._snapshots, self._by_hooks = [], set()
         self._is_odd = False

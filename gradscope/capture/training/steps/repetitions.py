@@ -2,26 +2,28 @@
 
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from weakref import ref
 
 from torch.optim import Optimizer
 
+from gradscope.capture.training.optimizers import Known
 from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.open_steps import calls
 
+_NOWHERE = Position()
+
 
 @dataclass(slots=True)
 class RepeatedStep:
-    """A running step that repeats another."""
+    """A step of an optimizer that repeats another: the running one, or the last."""
 
-    optimizer: ref[Optimizer]
-    end: Position
-    index: int
+    known: Known
+    end: Position = _NOWHERE
+    index: int = 0
     """Index of the optimizer, or of the one that it steps with."""
-    frame: int
+    frame: int = 0
     """`id` of the frame that it runs in."""
-    code: CodeType
+    code: CodeType | None = None
 
     def is_around(self, frame: FrameType) -> bool:
         """Return whether it is a caller of a frame."""
@@ -33,6 +35,8 @@ class Repetitions:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
+        self._steps: dict[int, RepeatedStep] = {}
+        """By `id` of the optimizer."""
         self.running: RepeatedStep | None = None
         """The running step, if it repeats another."""
         self.in_backward: int | None = None
@@ -50,18 +54,45 @@ class Repetitions:
             self.in_backward += 1
             return True
         running, training = self.running, self._training
-        if running is not None and running.optimizer() is not optimizer:
+        if running is not None and running.known.optimizer() is not optimizer:
             if running.is_around(frame):
                 return True
             self.running = None  # ended by an exception
         if training.pace.patterns.position is None:
             return False
-        known = None if has_closure else training.optimizers.own(optimizer)
-        if known is not None:
-            index = known.index if known.joined is None else known.joined
-            end = training.pace.repeats_step(index, frame, training.optimizers.is_joined)
-            if end is not None:
-                self.running = RepeatedStep(known.optimizer, end, index, id(frame), frame.f_code)
-                return True
+        step = None if has_closure else self._of(optimizer)
+        if step is not None and self._is_expected(step, frame):
+            self.running = step
+            return True
         training.record_in_full()
         return False
+
+    def _is_expected(self, step: RepeatedStep, frame: FrameType) -> bool:
+        """Return whether a step is what is expected next, and the checked gradient is finite."""
+        training, known = self._training, step.known
+        pace = training.pace
+        patterns, here = pace.patterns, pace.patterns.position
+        index = known.index if known.joined is None else known.joined
+        end = patterns.repeats("step", index, frame)
+        # Of several that step together, the one that counts is called elsewhere.
+        if end is None and training.optimizers.is_joined(index):
+            end = patterns.end_by(index)
+        if end is None:
+            return False
+        gradient = pace.sentinels.gradients.get(index)
+        if end.step is None or not (gradient is None or gradient.is_finite()):
+            patterns.position = here
+            pace.measures = True  # all gradients
+            return False
+        step.end, step.index = end, index
+        step.frame, step.code = id(frame), frame.f_code
+        return True
+
+    def _of(self, optimizer: Optimizer) -> RepeatedStep | None:
+        step = self._steps.get(id(optimizer))
+        if step is None or step.known.optimizer() is not optimizer:
+            known = self._training.optimizers.own(optimizer)
+            if known is None:
+                return None
+            step = self._steps[id(optimizer)] = RepeatedStep(known)
+        return step

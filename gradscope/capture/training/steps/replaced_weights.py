@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
 
+from torch import Tensor
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.first_elements import FirstElements
 from gradscope.capture.source.statements import tree_of
+from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.seen_values import SeenValues
@@ -48,6 +50,7 @@ class _Course:
     """The first elements of one parameter over the steps of an optimizer."""
 
     optimizer: ref[Optimizer]
+    parameter: WeakTensor[Tensor]
     elements: FirstElements
     last: bytes
     """After the last step."""
@@ -186,7 +189,7 @@ class ReplacedWeights:
             if (rest is None or rest() is not optimizer) and not is_traced():
                 self._training.guard.run(self._begin, optimizer)
             return
-        values = None if course.is_over else course.elements.read()
+        values = None if course.is_over else course.elements.read(course.parameter())
         if values is not None and values != course.last:
             self._training.guard.run(self._change, course, values, frame)
 
@@ -208,8 +211,10 @@ class ReplacedWeights:
     def after_step(self, optimizer: Optimizer) -> None:
         """Keep what the step left."""
         course = self._courses.get(id(optimizer))
-        values = None if course is None or course.is_over else course.elements.read()
-        if course is not None and values is not None:
+        if course is None or course.is_over:
+            return
+        values = course.elements.read(course.parameter())
+        if values is not None:
             course.steps += 1
             course.see(values)
             if len(course.held) > _MOST_HELD:
@@ -244,11 +249,12 @@ def _course(optimizer: Optimizer) -> _Course | None:
     # The rows of a matrix may be those of an embedding, of which most stay as they are.
     parameter = max(fitting, key=lambda one: (one.ndim == 1, min(one.numel(), _MOST)))
     elements = FirstElements(parameter, _MOST)
-    values = elements.read()
+    values = elements.read(parameter)
     if values is None:
         return None
     numbers = elements.numbers(values)
-    course = _Course(ref(optimizer), elements, values, numbers, numbers, numbers, numbers)
+    held = WeakTensor(parameter)
+    course = _Course(ref(optimizer), held, elements, values, numbers, numbers, numbers, numbers)
     course.see(values)
     return course
 

@@ -38,7 +38,7 @@ from gradscope.capture.training.steps.open_steps import (
     own_scale,
     parts_of,
 )
-from gradscope.capture.training.steps.repetitions import Repetitions
+from gradscope.capture.training.steps.repetitions import RepeatedStep, Repetitions
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import (
     Finished,
@@ -122,31 +122,48 @@ class Steps:
         # The arguments of the hook include the optimizer itself, so a closure is the second one.
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
-        self._training.guard.quickly(self.between.before_step, optimizer, frame)
+        guard = self._training.guard
+        if not guard.quickly(self._repeats, optimizer, has_closure, frame) and not is_traced():
+            guard.run(self._before, optimizer, has_closure, frame)
+
+    def _repeats(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
+        """Return whether a step that begins repeats another."""
+        self.between.before_step(optimizer, frame)
         if self._training.ranks.is_on:
             self._training.ranks.enter_step(optimizer, frame)
-        if not (self.repetitions.begins(optimizer, has_closure, frame) or is_traced()):
-            self._training.guard.run(self._before, optimizer, has_closure, frame)
+        return self.repetitions.begins(optimizer, has_closure, frame)
 
     @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        guard, repetitions = self._training.guard, self.repetitions
-        repeated = repetitions.running
+        training = self._training
+        guard, repeated = training.guard, self.repetitions.running
         if not guard.active or (repeated is None and is_traced()):
             return
-        self._training.shared_weights.steps += 1
-        guard.quickly(self.between.weights.after_step, optimizer)
-        if self._training.ranks.is_on:
-            self._training.ranks.leave_step(optimizer)
-        if repetitions.in_backward is not None:
-            self.stepped.add(id(optimizer))
-        elif repeated is None:
-            guard.run(self._finish, optimizer)
-        elif repeated.optimizer() is optimizer:
-            repetitions.running = None
-            self._made[repeated.index] = self._made.get(repeated.index, 0) + 1
-            self.stepped.add(id(optimizer))
-            self._training.step_repeated(repeated.end, repeated.index, learning_rate(optimizer))
+        if repeated is None or self.repetitions.in_backward is not None:
+            guard.quickly(self._after_any, optimizer)
+            if self.repetitions.in_backward is None:
+                guard.run(self._finish, optimizer)
+        elif repeated.known.optimizer() is not optimizer:  # it is called by the one that counts
+            guard.quickly(self._after_any, optimizer)
+        else:
+            guard.quickly(self._end_repeated, optimizer, repeated)
+            if training.after_step is not None:
+                training.after_step()
+
+    def _after_any(self, optimizer: Optimizer) -> None:
+        training = self._training
+        training.shared_weights.steps += 1
+        self.between.weights.after_step(optimizer)
+        if training.ranks.is_on:
+            training.ranks.leave_step(optimizer)
+        self.stepped.add(id(optimizer))
+
+    def _end_repeated(self, optimizer: Optimizer, repeated: RepeatedStep) -> None:
+        self._after_any(optimizer)
+        index, made = repeated.index, self._made
+        self.repetitions.running = None
+        made[index] = made.get(index, 0) + 1
+        self._training.take_repeated(repeated.end, index, learning_rate(optimizer))
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         training = self._training
@@ -244,7 +261,6 @@ class Steps:
                 self._writer.skip(f"the gradients of {counted(count, 'parameter')}", reason)
 
     def _finish(self, optimizer: Optimizer) -> None:
-        self.stepped.add(id(optimizer))
         step = self._after(optimizer)
         if step is None:
             return

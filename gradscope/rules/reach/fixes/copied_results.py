@@ -79,6 +79,63 @@ def unlisted(source: SourceFile, line: int) -> Iterator[list[Changes]]:
                 yield []
 
 
+_ARRAYS = ("torch.from_numpy", "torch.tensor", "torch.as_tensor")
+_SAME_FUNCTIONS = frozenset({"abs", "cos", "exp", "log", "log1p", "sin", "sqrt", "square", "tanh"})
+"""Functions of one argument by the same name and meaning in NumPy and torch."""
+
+
+def unconverted(source: SourceFile, array: cst.Call) -> Changes:
+    """Return the change of a tensor's way through NumPy and back to torch; none if unclear.
+
+    `torch.from_numpy(np.exp(x.detach().numpy()))` becomes `torch.exp(x)`. Nothing else may be done
+    with the array: indices, other functions and other types have no sure counterpart.
+
+    Args:
+        source: The file.
+        array: The call of `detach()` or `numpy()`.
+    """
+    outer: cst.CSTNode | None = array
+    while isinstance(outer, cst.BaseExpression | cst.Arg):
+        if isinstance(outer, cst.Call) and source.qualified(outer.func) in _ARRAYS:
+            break
+        outer = source.parent(outer)
+    if not isinstance(outer, cst.Call) or len(outer.args) != 1 or outer.args[0].keyword:
+        return {}
+    value = _in_torch(source, outer.args[0].value, outer.func)
+    return {} if value is None else {outer: in_place_of(source, outer, value)}
+
+
+def _in_torch(
+    source: SourceFile, value: cst.BaseExpression, converter: cst.BaseExpression
+) -> cst.BaseExpression | None:
+    """Return an array's expression with torch's functions; None if there is no sure counterpart."""
+    if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
+        return None
+    name = value.func.attr.value
+    if name == "numpy" and not value.args:
+        return _without_detach(value.func.value)
+    is_known = source.qualified(value.func) == f"numpy.{name}" and name in _SAME_FUNCTIONS
+    is_plain = len(value.args) == 1 and not value.args[0].star and not value.args[0].keyword
+    if not (is_known and is_plain and isinstance(converter, cst.Attribute)):
+        return None
+    inner = _in_torch(source, value.args[0].value, converter)
+    if inner is None:
+        return None
+    function = converter.with_changes(attr=cst.Name(name))
+    return value.with_changes(func=function, args=[value.args[0].with_changes(value=inner)])
+
+
+def _without_detach(value: cst.BaseExpression) -> cst.BaseExpression:
+    """Return `x` of `x.detach()`; moves to the CPU stay."""
+    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and not value.args:
+        inner = value.func.value
+        if value.func.attr.value == "detach":
+            return _without_detach(inner)
+        shorter = _without_detach(inner)
+        return value.with_changes(func=value.func.with_changes(value=shorter))
+    return value
+
+
 def unread(source: SourceFile, line: int, function: str = "") -> Iterator[list[Changes]]:
     """Yield the change of `x.item()`, or of a function such as `float(x)`, to `x`.
 

@@ -8,6 +8,7 @@ import libcst as cst
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.fixes.copied_results import (
+    unconverted,
     uncopied,
     unlisted,
     unread,
@@ -83,16 +84,18 @@ def _of_data(source: SourceFile, line: int) -> Iterator[list[Changes]]:
 
 
 def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
-    """Yield the change of every `detach()` on a line, empty for one that is meant."""
+    """Yield the change of every `detach()` on a line, empty for one that is meant.
+
+    On the way to NumPy and back, the whole way stays in torch.
+    """
     for call in source.on_line(line, cst.Call):
         function = call.func
         if not isinstance(function, cst.Attribute) or function.attr.value != "detach":
             continue
-        is_meant = (
-            _passes_straight_through(source, call)
-            or _is_one_of_two_losses(source, call)
-            or _leaves_torch(source, call)
-        )
+        if _leaves_torch(source, call):
+            yield [changes] if (changes := unconverted(source, call)) else []
+            continue
+        is_meant = _passes_straight_through(source, call) or _is_one_of_two_losses(source, call)
         yield [] if is_meant else [{call: in_place_of(source, call, function.value)}]
 
 
