@@ -1,5 +1,6 @@
 """Repeated steps are recorded as if they had been recorded in full."""
 
+import itertools
 import math
 import os
 import sys
@@ -323,6 +324,27 @@ def test_norms_are_measured_in_first_steps_and_not_beyond_the_budget(run):
     assert ["norm" in numbers for numbers in found.numbers("step")] == [
         index < FIRST for index in range(STEPS)
     ]
+
+
+def in_turn():
+    model, x, y = network()
+    other = nn.Linear(1, 1)
+    one = torch.optim.SGD(model.parameters(), lr=0.1)
+    two = torch.optim.Adam(other.parameters(), lr=0.1)
+    for index in range(STEPS):
+        optimizer, output = (one, model(x)) if index % 2 else (two, other(model(x).detach()))
+        optimizer.zero_grad()
+        nn.functional.mse_loss(output, y).backward()
+        optimizer.step()
+
+
+def test_each_of_two_optimizers_that_step_in_turn_is_measured_to_the_end(run, monkeypatch):
+    asked = itertools.count()
+    monkeypatch.setattr(budget, "_MOST_TOGETHER", 1)
+    monkeypatch.setattr(budget.Budget, "affords_norms", lambda _: next(asked) % 8 == 7)
+    stats = run(in_turn, budget=NOTHING).recording.parameter_stats
+    late = {(stat.parameter < 4, stat.step % 2) for stat in stats if stat.step >= STEPS // 2}
+    assert late == {(True, 1), (False, 0)}
 
 
 def diverging():

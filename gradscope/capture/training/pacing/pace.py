@@ -141,7 +141,13 @@ class Pace:
     def _is_measured(self) -> bool:
         if self._every is not None:
             return self.steps % self._every == 0
-        return self.steps < FIRST or self._forced > 0 or self.budget.affords_norms()
+        if self.steps < FIRST or self._forced > 0:
+            return True
+        if not self.budget.affords_norms():
+            return False
+        # Optimizers may step in turn: without the next steps, one of them might never be measured.
+        self._forced = len(self.sentinels.gradients)
+        return True
 
     def catch_up(self, resumed: Callable[[], None]) -> None:
         """Prepare for a step that is recorded in full after steps that were only compared."""
