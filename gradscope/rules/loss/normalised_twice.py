@@ -20,6 +20,7 @@ _NAMES = dict.fromkeys(LINEAR, LAYER) | {
     "SoftmaxBackward0": "softmax",
     "LogSoftmaxBackward0": "log_softmax",
     "SigmoidBackward0": "sigmoid",
+    "ReluBackward0": "relu",
 }
 _WITH_WEIGHTS = LINEAR | frozenset(
     {
@@ -28,15 +29,19 @@ _WITH_WEIGHTS = LINEAR | frozenset(
         "MvBackward0",
     }
 )
+_LAYERS = frozenset({"logsoftmax", "relu", "sigmoid", "softmax"})
+"""Classes of layers that only normalise, in lower case."""
 _TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
 
 _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("cross_entropy", "softmax"): "error",
     ("cross_entropy", "sigmoid"): "warning",
+    ("cross_entropy", "relu"): "warning",
     ("cross_entropy", "log_softmax"): "note",
     ("log_softmax", "softmax"): "error",
     ("binary_cross_entropy_with_logits", "sigmoid"): "error",
     ("binary_cross_entropy_with_logits", "softmax"): "error",
+    ("binary_cross_entropy_with_logits", "relu"): "error",
     ("nll_loss", "softmax"): "error",
     ("nll_loss", "sigmoid"): "error",
     ("kl_div", "softmax"): "error",
@@ -93,7 +98,8 @@ class NormalisedTwice(Rule):
         `log_softmax` of the loss, or before `binary_cross_entropy_with_logits`; a sigmoid before
         the latter, or before `cross_entropy` (a warning); before `nll_loss`, `kl_div` or `ctc_loss`
         a softmax without its logarithm, or the output of a linear layer. A `log_softmax` before
-        `cross_entropy` changes no number and is a note. Before `nll_loss` and `ctc_loss` also a
+        `cross_entropy` changes no number and is a note. A ReLU as the last layer, whose logits are
+        never below 0, is a warning before `cross_entropy`. Before `nll_loss` and `ctc_loss` also a
         `log_softmax` along another dimension than that of the classes, such as the batch.
 
     Why it matters:
@@ -101,7 +107,8 @@ class NormalisedTwice(Rule):
         small, its gradient is weak, and a class that is certain and wrong gets none. Nothing fails,
         and accuracy rises slowly. `nll_loss` of logits falls below zero without end: it raises the
         logit of the target and never lowers those of the other classes. Probabilities along the
-        batch make the examples compete with each other, and not the classes.
+        batch make the examples compete with each other, and not the classes. A logit that a ReLU
+        cuts off gets no gradient, and its sigmoid cannot fall below one half.
 
     How it is measured:
         The rule follows the graph from the input of the loss back to the operation that made its
@@ -344,7 +351,7 @@ def _made_at(context: RuleContext, node: NodeRecord) -> Site | None:
     if call is None:
         return context.site(node.site)
     module = context.recording.modules[call.module]
-    is_layer = module.class_name.lower().replace("2d", "") in ("softmax", "logsoftmax", "sigmoid")
+    is_layer = module.class_name.lower().replace("2d", "") in _LAYERS
     parent = None if module.parent is None else context.recording.modules[module.parent]
     if not is_layer or parent is None or parent.class_name != "Sequential":
         return context.site(node.site)
@@ -370,6 +377,8 @@ def _message(first: str, second: str) -> str:
         return (
             "log_softmax before cross_entropy is computed twice, which does not change the result"
         )
+    if first == "relu":
+        return f"{second} gets the result of relu, but expects logits of either sign"
     if second == "log_softmax":
         return "log_softmax normalises the output of softmax again"
     return f"{second} gets the result of {first}, but {_EXPECTS[second]}"

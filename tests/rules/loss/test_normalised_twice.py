@@ -36,6 +36,8 @@ def severities(findings) -> list[str]:
         (nn.Identity(), functional.nll_loss, CLASSES, "error"),
         (nn.Identity(), nn.KLDivLoss(reduction="batchmean"), SHARES.softmax(-1), "error"),
         (nn.Sigmoid(), functional.cross_entropy, CLASSES, "warning"),
+        (nn.ReLU(), functional.cross_entropy, CLASSES, "warning"),
+        (nn.ReLU(), nn.BCEWithLogitsLoss(), SHARES, "error"),
         (nn.LogSoftmax(-1), functional.cross_entropy, CLASSES, "note"),
     ],
 )
@@ -86,6 +88,10 @@ def of_logarithm(x):
         # The loss of a focal classifier: logarithms with a weight for each.
         (lambda x: (1 - x.softmax(-1)) ** 2 * x.log_softmax(-1), functional.nll_loss, CLASSES),
         (functional.logsigmoid, functional.nll_loss, CLASSES),
+        (functional.leaky_relu, functional.cross_entropy, CLASSES),
+        # The last layers of SqueezeNet.
+        (lambda x: x.relu()[..., None].mean(-1), functional.cross_entropy, CLASSES),
+        (lambda x: x.relu() - x.mean(), nn.BCEWithLogitsLoss(), SHARES),
         (torch.sigmoid, functional.binary_cross_entropy, SHARES),
         (lambda x: x.softmax(-1), functional.mse_loss, SHARES),
         (lambda x: x * x.softmax(-1), functional.cross_entropy, CLASSES),

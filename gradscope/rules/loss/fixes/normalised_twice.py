@@ -22,6 +22,7 @@ from gradscope.source_edits.variables import reads_behind
 _LAYERS = {
     "softmax": ("Softmax", "Softmax2d"),
     "sigmoid": ("Sigmoid",),
+    "relu": ("ReLU",),
     "log_softmax": ("LogSoftmax",),
 }
 _OF_LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
