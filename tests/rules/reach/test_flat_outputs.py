@@ -160,7 +160,7 @@ def test_an_attention_whose_weights_are_all_one_is_an_error(
 
 
 FLAT = {
-    "clamp": (lambda output: output.clamp(2, 3), "warning"),
+    "clamp": (lambda output: (output - 5).clamp(0, 1), "warning"),
     "relu": (lambda output: torch.relu(output - 5), "warning"),
     "sigmoid": (lambda output: torch.sigmoid(1e4 * (output - 5)), "warning"),
     "round": (torch.round, "error"),
