@@ -60,7 +60,7 @@ class TargetsOutOfRange(Rule):
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
-    explains: ClassVar[tuple[str, ...]] = ("GS105", "GS106", "GS204")
+    explains: ClassVar[tuple[str, ...]] = ("GS105", "GS106")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="lost"),)
 
     lost: float = 0.25
