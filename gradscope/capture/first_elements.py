@@ -21,11 +21,11 @@ class FirstElements:
         most: Maximum number of elements.
     """
 
-    __slots__ = ("_address", "_at_address", "_dtype", "count", "size")
+    __slots__ = ("_address", "_at_address", "_dtype", "_numel", "count", "size")
 
     def __init__(self, tensor: Tensor, most: int) -> None:
-        self._dtype = tensor.dtype
-        self.count = min(tensor.numel(), most)
+        self._dtype, self._numel = tensor.dtype, tensor.numel()
+        self.count = min(self._numel, most)
         self.size = self.count * tensor.itemsize
         """Number of bytes."""
         self._address = -1
@@ -44,9 +44,9 @@ class FirstElements:
             address = tensor.data_ptr()
         except RuntimeError:  # without elements of its own
             return None
-        # Memory that is resized moves before the old one is freed: the same address is the same
-        # memory.
-        if address != self._address:
+        # Memory that is resized moves before the old one is freed. A tensor that got other memory
+        # meanwhile may lie at the same address.
+        if address != self._address or not is_alike(tensor, self._dtype, self._numel):
             self._at_address = memory_of(tensor, self._dtype, self.size)
             self._address = -1 if self._at_address is None else address
         return None if self._at_address is None else self._at_address.raw
@@ -60,6 +60,11 @@ class FirstElements:
         """Return the least and the largest of each element, from the bytes of several reads."""
         rows = torch.frombuffer(values, dtype=self._dtype).view(-1, self.count)
         return rows.amin(0).tolist(), rows.amax(0).tolist()
+
+
+def is_alike(tensor: Tensor, dtype: torch.dtype, numel: int) -> bool:
+    """Return whether a tensor at a known address still takes as much memory, of the same type."""
+    return tensor.dtype is dtype and tensor.numel() == numel and tensor.is_contiguous()
 
 
 def memory_of(tensor: Tensor, dtype: torch.dtype, size: int) -> Array[c_char] | None:

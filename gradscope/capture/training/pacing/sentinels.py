@@ -20,7 +20,7 @@ from torch._C import (
     _len_torch_function_stack,
 )
 
-from gradscope.capture.first_elements import memory_of
+from gradscope.capture.first_elements import is_alike, memory_of
 from gradscope.capture.reading import is_plain, only_number
 from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.steps.writer import Measured
@@ -131,7 +131,7 @@ class CheckedGradient:
             return self._has_finite_sum(gradient)
         if memory is None:
             memory = self._read(gradient)
-        elif not self._is_as_before(gradient):
+        elif not is_alike(gradient, self._dtype, self._count):
             memory = None
         if memory is not None:
             top = memory.raw[self._top_bytes]
@@ -139,14 +139,6 @@ class CheckedGradient:
             if 0x7F not in top and 0xFF not in top:
                 return True
         return self._has_finite_sum(gradient)
-
-    def _is_as_before(self, gradient: Tensor) -> bool:
-        """Return whether the memory at a known address is as large, and holds the same type."""
-        return (
-            gradient.dtype is self._dtype
-            and gradient.numel() == self._count
-            and gradient.is_contiguous()
-        )
 
     def _read(self, gradient: Tensor) -> Array[c_char] | None:
         if gradient.numel() != self._count:
