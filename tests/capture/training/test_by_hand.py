@@ -175,6 +175,28 @@ def test_the_training_is_the_same(loop, tmp_path):
     assert (seen.losses, seen.norms) == (plain.losses, plain.norms)
 
 
+class WithoutStart(nn.Module):
+    """Torch's own walks of it fail: its `__init__` does not call that of Module."""
+
+    def __init__(self):
+        self.width = 3
+
+
+class WithOwnWalk(nn.Linear):
+    def modules(self):
+        raise RuntimeError("the script never asks for these")
+
+    named_modules = named_children = parameters = named_parameters = modules
+
+
+@pytest.mark.parametrize("kind", [WithoutStart, lambda: WithOwnWalk(3, 1)])
+def test_modules_that_cannot_be_walked_do_not_end_the_recording(kind, tmp_path):
+    odd = kind()
+    recording, seen = watched(of_loose_tensors, tmp_path)
+    assert len(manual_steps(recording)) == STEPS == len(seen.losses)
+    del odd
+
+
 def test_names_are_those_of_the_variables(tmp_path):
     recording, _ = watched(of_loose_tensors, tmp_path)
     assert {one.name for one in recording.parameters} == {"w", "b"}

@@ -37,17 +37,34 @@ def models_of(parameters: Mapping[int, Tensor]) -> Iterator[tuple[nn.Module, Ten
     inner = {id(child) for one in modules for child in _children(one)}
     for module in modules:
         if id(module) not in inner:
-            own = (key for one in module.modules() for key in _own(one) if key in parameters)
+            own = (key for one in _within(module) for key in _own(one) if key in parameters)
             first = next(own, None)
             if first is not None:
                 yield module, parameters[first]
+
+
+def _within(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield a module and those in it, each once.
+
+    Not `Module.modules()`: a module whose `__init__` failed stays in its traceback without the
+    attributes that torch reads, and subclasses may have their own.
+    """
+    met: set[int] = set()
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in met:
+            met.add(id(one))
+            yield one
+            children = [child for child in _children(one) if issubclass(type(child), nn.Module)]
+            waiting += reversed(children)
 
 
 def _own(module: nn.Module) -> list[int]:
     return [id(one) for one in vars(module).get("_parameters", {}).values() if one is not None]
 
 
-def _children(module: nn.Module) -> Iterable[object]:
+def _children(module: nn.Module) -> Iterable[Any]:
     children: dict[str, object] = vars(module).get("_modules", {})
     return children.values()
 
