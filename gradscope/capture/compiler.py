@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from gradscope.target import members
 from gradscope.target.wrappers import plain
 
 _frames = torch._C._dynamo.eval_frame
@@ -121,7 +122,7 @@ def is_compiled(model: nn.Module) -> bool:
     # `torch.compile(model)` wraps the model as `_orig_mod`, `model.compile()` sets an attribute.
     return any(
         plain(module) is not module or module._compiled_call_impl is not None
-        for module in model.modules()
+        for module in members.modules(model)
     )
 
 

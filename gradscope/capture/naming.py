@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import OptimizerFamily
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
+from gradscope.target import members
 from gradscope.target.wrappers import plain
 
 _ADAPTIVE = (
@@ -58,8 +59,8 @@ def is_flat(leaf: Tensor) -> bool:
 
 def parameters_of(module: nn.Module) -> Iterator[nn.Parameter]:
     """Yield a module's parameters, with shards in place of gathered weights."""
-    shards = shards_of(module.modules())
-    for parameter in module.parameters():
+    shards = shards_of(members.modules(module))
+    for parameter in members.parameters(module):
         yield shards.get(id(parameter), parameter)
 
 
@@ -97,14 +98,14 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
         GradscopeError: A lazy parameter has no shape before the model's first run.
     """
     modules: dict[nn.Module, list[str]] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
+    for name, module in members.named_modules(model, every_name=True):
         if plain(module) is module:  # else a wrapper of the module that comes next
             modules.setdefault(module, []).append(_without_compiled(name))
     parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
     owners: dict[int, int] = {}
     shards = shards_of(modules)
     for position, (module, names) in enumerate(modules.items()):
-        for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+        for local, parameter in members.own_parameters(module):
             parameter = shards.get(id(parameter), parameter)
             known = parameters.setdefault(id(parameter), (parameter, []))[1]
             known += [f"{name}.{local}" if name else local for name in names]

@@ -12,6 +12,7 @@ from torch import nn
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import AttributeRecord
+from gradscope.target import members
 
 _RIGHT = "requires_grad"
 _LIKENESS = 0.85
@@ -58,7 +59,9 @@ def _of_modules(context: ProbeContext) -> Iterator[_Found]:
     for module, record in records:
         own = {name: value for name, value in vars(module).items() if name == _RIGHT}
         for name, value in (*_misspelt(vars(module)), *_flags(own)):
-            opposite = [positions[id(p)] for p in module.parameters() if p.requires_grad != value]
+            opposite = [
+                positions[id(p)] for p in members.parameters(module) if p.requires_grad != value
+            ]
             if opposite and not _reads(type(module), name):
                 yield name, value, record.path, opposite
 

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.forward import HorizonRecord
+from gradscope.target import members
 
 SHORTEST = 4
 """Minimum length of a measured sequence."""
@@ -95,7 +96,7 @@ def _record(
     steps = inputs.shape[time]
     if steps < SHORTEST or not inputs.numel():
         return None
-    weight = next(layer.parameters())
+    weight = next(members.parameters(layer))
     # Under autocast, a layer may get another dtype than that of its weights.
     inputs = inputs.detach().to(weight.dtype, copy=True).requires_grad_()
     # On a GPU, the backward of cuDNN's kernels works only in train mode.
@@ -124,7 +125,7 @@ def _unpacked(
         padded, lengths = pad_packed_sequence(inputs, batch_first=layer.batch_first)
         longest = (lengths == lengths.max()).to(padded.device)
         return (padded[longest] if layer.batch_first else padded[:, longest]), None
-    dtype = next(layer.parameters()).dtype
+    dtype = next(members.parameters(layer)).dtype
     if isinstance(state, tuple):
         return inputs, tuple(part.detach().to(dtype) for part in state)
     return inputs, state.detach().to(dtype) if isinstance(state, Tensor) else None

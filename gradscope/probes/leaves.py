@@ -14,6 +14,7 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.script_leaves import reads_gradients, unread_leaves
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
+from gradscope.target import members
 
 MOST_VALUES = 20_000
 """Maximum number of attribute values searched."""
@@ -233,7 +234,7 @@ def _stored_tensors(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
 def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
     """Yield the parameters that the model did not have before the forward."""
     known = {id(parameter) for parameter in context.named.parameters}
-    for name, parameter in context.target.model.named_parameters():
+    for name, parameter in members.named_parameters(context.target.model):
         if id(parameter) not in known:
             owner, attribute = _giver(context, name)
             yield parameter, _Place(name, owner, attribute, "Parameter", False, "late")

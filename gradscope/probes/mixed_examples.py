@@ -20,6 +20,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.probes.micro_batches.batch_division import Division, divide
 from gradscope.probes.snapshot import preserved
 from gradscope.recording.evidence.batches import MixedExamplesRecord
+from gradscope.target import members
 from gradscope.target.structures import map_items
 
 _RESHAPING = frozenset({"reshape", "view"})
@@ -79,7 +80,7 @@ def _run(context: ProbeContext, batch: object, watch: "_Results") -> None:
         torch.enable_grad(),
         watchable(),
     ):
-        for module in target.model.modules():
+        for module in members.modules(target.model):
             # In eval mode these use running statistics, which do not mix examples.
             if isinstance(module, _BatchNorm | nn.InstanceNorm1d):
                 module.eval()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.reading import has_freed_memory
+from gradscope.target import members
 
 _CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict, Counter))
 _LISTS, _TABLES = (list, deque), (dict, set)
@@ -94,7 +95,8 @@ def _scripted(value: object) -> list[Tensor]:
     """Return the tensors that TorchScript holds outside of Python's attributes."""
     if not isinstance(value, torch.jit.ScriptModule):
         return []
-    return [*value.parameters(), *value.buffers()]
+    buffers = (buffer for _, buffer in members.named_buffers(value))
+    return [*members.parameters(value), *buffers]
 
 
 def _inside(value: object) -> Iterable[object]:

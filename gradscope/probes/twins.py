@@ -12,6 +12,7 @@ from gradscope.capture.reading import is_plain_float
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
+from gradscope.target import members
 
 Alike = Literal["storage", "values", "target", "modules"]
 
@@ -53,7 +54,7 @@ def _copied_modules(context: ProbeContext) -> Iterator[tuple[int, int, str]]:
     for parent in context.named.modules:
         if isinstance(parent, nn.Sequential | nn.ModuleList | nn.ModuleDict):
             continue
-        for (_, one), (name, other) in combinations(parent.named_children(), 2):
+        for (_, one), (name, other) in combinations(members.named_children(parent), 2):
             pairs = _parameter_pairs(one, other)
             if not any(p.dim() > 1 for p, _ in pairs):
                 continue
@@ -69,7 +70,7 @@ def _parameter_pairs(one: nn.Module, other: nn.Module) -> list[tuple[nn.Paramete
     """Return the parameters of two modules that are built alike; none where they are not."""
     if type(one) is not type(other):
         return []
-    mine, theirs = dict(one.named_parameters()), dict(other.named_parameters())
+    mine, theirs = dict(members.named_parameters(one)), dict(members.named_parameters(other))
     if mine.keys() != theirs.keys() or any(mine[name] is theirs[name] for name in mine):
         return []
     return [(mine[name], theirs[name]) for name in mine]

@@ -13,6 +13,7 @@ from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.state import TrainingState
 from gradscope.probes.forward.nonfinite_origins import Source, by_storage, sources_of
 from gradscope.recording.evidence.failures import NonfiniteSource
+from gradscope.target import members
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
@@ -143,7 +144,7 @@ class LiveSources:
 
 def _is_fake(module: nn.Module) -> bool:
     """Return whether a model has no values: a copy made for tracing."""
-    return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
+    return any(isinstance(parameter, FakeTensor) for parameter in members.parameters(module))
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

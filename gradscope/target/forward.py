@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.batches import copy_batch
 from gradscope.target.calling import divide_batch, forward_signature
 from gradscope.target.hints import signature_text
@@ -78,7 +79,7 @@ def _stance(*, eager: bool) -> AbstractContextManager[object]:
 
 def _frozen(model: nn.Module, error: NoGradientError) -> GradscopeError | None:
     """Return the error for a model without trainable parameters."""
-    parameters = list(model.parameters())
+    parameters = list(members.parameters(model))
     if any(parameter.requires_grad for parameter in parameters):
         return None
     if not parameters:

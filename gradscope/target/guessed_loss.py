@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
+from gradscope.target import members
 from gradscope.target.outputs import NamedTensor
 from gradscope.target.structures import named_tensors
 
@@ -123,7 +124,7 @@ def _class_dimension(output: torch.Tensor, model: nn.Module, inputs: object) -> 
     if output.dim() == 2:
         return 1 if output.shape[1] > 1 else None
     if output.dim() == 3:
-        sizes = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+        sizes = {m.num_embeddings for m in members.modules(model) if isinstance(m, nn.Embedding)}
         return 2 if output.shape[2] in sizes else None
     if output.dim() == 4 and output.shape[1] > 1 and _is_last_convolution(model):
         areas = {value.shape[2:] for _, value in _images(inputs)}
@@ -136,7 +137,7 @@ def _images(inputs: object) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _is_last_convolution(model: nn.Module) -> bool:
-    layers = [m for m in model.modules() if isinstance(m, nn.Linear | _ConvNd)]
+    layers = [m for m in members.modules(model) if isinstance(m, nn.Linear | _ConvNd)]
     return bool(layers) and isinstance(layers[-1], _ConvNd)
 
 

@@ -6,6 +6,7 @@ from traceback import walk_tb
 import torch
 from torch import nn
 
+from gradscope.target import members
 from gradscope.target.calling import forward_signature
 from gradscope.target.layer_inputs import (
     Convolution,
@@ -93,7 +94,7 @@ def _explain_arguments(
 
 
 def _explain_dtype(model: nn.Module, tensors: list[torch.Tensor]) -> Advice | None:
-    weights = {p.dtype for p in model.parameters() if p.dtype.is_floating_point}
+    weights = {p.dtype for p in members.parameters(model) if p.dtype.is_floating_point}
     wrong = [t for t in tensors if t.is_floating_point() and t.dtype not in weights]
     layer = first_layer(model)
     if len(weights) != 1 or not wrong or isinstance(layer and layer.module, nn.Embedding):
@@ -118,7 +119,7 @@ def _explain_layer(model: nn.Module, error: BaseException) -> Advice | None:
         return None
     first = first_layer(model)
     is_first = first is not None and first.module is layer
-    name = next((name for name, module in model.named_modules() if module is layer), "")
+    name = next((name for name, module in members.named_modules(model) if module is layer), "")
     guess = guess_input(model) if is_first else None
     return Advice(
         cause=f"{'first layer' if is_first else name or 'layer'} {layer_title(layer)} "

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from gradscope.target import members
+
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 """Convolutions of one, two and three dimensions."""
 
@@ -36,7 +38,7 @@ class FirstLayer:
 
 def input_layers(model: nn.Module) -> Iterator[FirstLayer]:
     """Yield the layers that fix their input, by registration."""
-    for name, module in model.named_modules():
+    for name, module in members.named_modules(model):
         if isinstance(module, InputLayer):
             yield FirstLayer(name=name, module=module)
 
@@ -129,5 +131,7 @@ def _vectors(size: int, model: nn.Module) -> tuple[str, ...]:
     An attention layer takes a matrix as one sequence without a batch, which is rarely meant.
     """
     rows, sequence = f"8,{size}", f"4,16,{size}"
-    has_attention = any(isinstance(module, nn.MultiheadAttention) for module in model.modules())
+    has_attention = any(
+        isinstance(module, nn.MultiheadAttention) for module in members.modules(model)
+    )
     return (sequence, rows) if has_attention else (rows, sequence)

@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.batches import spec_like
 from gradscope.target.calling import (
     TARGET_NAMES,
@@ -108,7 +109,7 @@ def _tensors(batch: object) -> list[torch.Tensor]:
 
 
 def _class_dimension(model: nn.Module, output: torch.Tensor) -> int:
-    layers = [m for m in model.modules() if isinstance(m, nn.Linear | _ConvNd)]
+    layers = [m for m in members.modules(model) if isinstance(m, nn.Linear | _ConvNd)]
     is_per_position = bool(layers) and isinstance(layers[-1], nn.Linear)
     return output.dim() - 1 if is_per_position else 1
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.calling import can_take, signature_of
 from gradscope.target.discovery.importing import Source
 from gradscope.target.options import Trial
@@ -60,7 +61,7 @@ def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
         return FoundOptimizer(optimizer=None)
     checked = _checked(optimizer, "optimizer")
     held = {id(tensor) for group in checked.param_groups for tensor in group["params"]}
-    if any(id(parameter) in held for parameter in model.parameters()):
+    if any(id(parameter) in held for parameter in members.parameters(model)):
         return FoundOptimizer(optimizer=checked)
     note = "the optimizer has none of the model's parameters and is not used"
     return FoundOptimizer(optimizer=None, stale=checked, notes=(note,))
@@ -173,7 +174,7 @@ def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.
 
 def _trained(target: Target) -> list[torch.Tensor]:
     if target.optimizer is None:
-        return [one for one in target.model.parameters() if one.requires_grad]
+        return [one for one in members.parameters(target.model) if one.requires_grad]
     return [tensor for group in target.optimizer.param_groups for tensor in group["params"]]
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.batches import read_safetensors, read_torch
 from gradscope.target.files import require_file
 from gradscope.target.notation import FLOATING_TYPES, meant_device, meant_type
@@ -25,7 +26,7 @@ def check_materialized(model: nn.Module) -> None:
     Raises:
         GradscopeError: Some are on the meta device.
     """
-    tensors = [*model.named_parameters(), *model.named_buffers()]
+    tensors = [*members.named_parameters(model), *members.named_buffers(model)]
     for name, tensor in tensors:
         if tensor.is_meta:
             raise GradscopeError(

@@ -10,6 +10,7 @@ from gradscope.capture.ranks.placement import is_fsdp1, is_fsdp2
 from gradscope.capture.ranks.reducers import Reducers
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.state import TrainingState
+from gradscope.target import members
 
 _MOST = 64
 """Maximum number of buffers of a model."""
@@ -54,12 +55,12 @@ class Buffers:
             is_sharded = is_fsdp1(module) or is_fsdp2(module)
             is_bare = is_by_hand and not self._reducers.known
             if id(module) not in seen and (is_sharded or is_bare):
-                seen.update(map(id, module.modules()))
+                seen.update(map(id, members.modules(module)))
                 yield module
 
 
 def _floating(model: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
-    for path, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False):
+    for path, module in members.named_modules(model):
+        for name, buffer in members.own_buffers(module):
             if buffer.is_floating_point() and buffer.numel():
                 yield module, f"{path}.{name}" if path else name, buffer

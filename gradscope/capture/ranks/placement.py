@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gradscope.recording.evidence.ranks import ParameterPlacement, PlacementKind, RankIdentity
+from gradscope.target import members
 
 
 def is_launched() -> bool:
@@ -175,7 +176,7 @@ def _spelt(placement: Any) -> str:  # noqa: ANN401 - a placement of DTensor
 
 def _all_of(module: nn.Module) -> Iterator[Tensor]:
     """Yield the parameters of an FSDP1 module, with the views of its flat tensors."""
-    for parameter in module.parameters():
+    for parameter in members.parameters(module):
         yield parameter
         yield from getattr(parameter, "_params", None) or ()
 

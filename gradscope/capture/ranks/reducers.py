@@ -16,6 +16,7 @@ from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
+from gradscope.target import members
 
 _LOCATED = 24
 """Number of first steps in which every forward is located: the line hardly changes later."""
@@ -84,7 +85,7 @@ class Reducers:
                 name=type(model.module).__name__,
                 site=site,
                 sentinels=[WeakTensor(parameters[one]) for one in sorted(chosen)[:_SENTINELS]],
-                modules=frozenset(map(id, model.module.modules())),
+                modules=frozenset(map(id, members.modules(model.module))),
                 parameters=held,
             )
         )
@@ -106,7 +107,7 @@ class Reducers:
             self._log.note("converted", site, type(module).__name__)
 
     def _record(self, model: DistributedDataParallel, site: int | None) -> WrappedModel:
-        norms = [one for one in model.module.modules() if isinstance(one, _BatchNorm)]
+        norms = [one for one in members.modules(model.module) if isinstance(one, _BatchNorm)]
         own = [one for one in norms if not isinstance(one, SyncBatchNorm)]
         definitions = self._training.models.records.definitions
         made = definitions.modules.get(own[0]) if own else None
@@ -224,8 +225,8 @@ class Reducers:
                 continue
             known = one.parameters
             ignored: Iterable[str] = getattr(model, "parameters_to_ignore", ())
-            for path, module in model.module.named_modules():
-                for name, parameter in module.named_parameters(recurse=False):
+            for path, module in members.named_modules(model.module):
+                for name, parameter in members.own_parameters(module):
                     full = f"{path}.{name}" if path else name
                     is_new = id(parameter) not in known and id(parameter) not in one.told
                     if not is_new or id(parameter) not in held or full in ignored:

@@ -38,6 +38,7 @@ from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import RankPass
+from gradscope.target import members
 
 _PASSES = 24
 """Number of first backward passes that are recorded with their batch."""
@@ -352,7 +353,9 @@ class RankWatch:
     def _note_unreduced(self, ids: set[int], step: int | None) -> None:
         """Note gradients that FSDP2 has not reduced, of the parameters of an optimizer."""
         for module in self._training.models.modules:
-            is_stepped = is_fsdp2(module) and any(id(one) in ids for one in module.parameters())
+            is_stepped = is_fsdp2(module) and any(
+                id(one) in ids for one in members.parameters(module)
+            )
             if is_stepped and waits_for_reduction(module):
                 kind = "step-before-reduction"
                 self.log.note(kind, step, type(module).__name__, {}, (self._backward,))

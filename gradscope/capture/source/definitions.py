@@ -23,6 +23,7 @@ from gradscope.capture.compiler import follow_original, is_traced, unfollowed, u
 from gradscope.capture.interpreter import uncounted
 from gradscope.capture.source.lines import INSTALLED, Caller, Line
 from gradscope.capture.tensor_references import allow_swaps, by_tensor
+from gradscope.target import members
 
 
 class Initialisation(NamedTuple):
@@ -303,7 +304,7 @@ class _Watch:
         replaced = parent._modules.get(name)
         if replaced is not None and replaced is not module:
             self.found.replacements[module] = line
-            for inner, parameter in replaced.named_parameters():
+            for inner, parameter in members.named_parameters(replaced):
                 position = Replacement(ref(parent), f"{name}.{inner}", line)
                 self.found.replaced[parameter] = position
 

@@ -37,7 +37,7 @@ class StepCapture:
     """Captures one forward and its backward, and restores everything.
 
     ```
-    capture = StepCapture(list(model.parameters()))
+    capture = StepCapture(list(members.parameters(model)))
     with capture.forward():
         loss = loss_fn(model(x), y)
     measurements = capture.backward(loss)

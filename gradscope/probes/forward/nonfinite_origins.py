@@ -32,6 +32,7 @@ from gradscope.recording.evidence.failures import (
     NonfiniteSource,
     OperandRecord,
 )
+from gradscope.target import members
 
 MOST_ORIGINS = 64
 """Maximum number of origins recorded."""
@@ -352,8 +353,8 @@ def sources_of(model: nn.Module, batch: object) -> list[Source]:
     """Return the input tensors of a model's forward on a batch."""
     given: list[tuple[object, NonfiniteSource, str | None]] = [
         *((tensor, "batch", None) for tensor in tensors(batch)),
-        *((buffer, "buffer", name) for name, buffer in model.named_buffers()),
-        *((parameter, "parameter", name) for name, parameter in model.named_parameters()),
+        *((buffer, "buffer", name) for name, buffer in members.named_buffers(model)),
+        *((parameter, "parameter", name) for name, parameter in members.named_parameters(model)),
     ]
     return [Source(one, kind, name) for all_, kind, name in given for one in plain_floats(all_)]
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.progress import tell_stage
+from gradscope.target import members
 from gradscope.target.batches import make_inputs
 from gradscope.target.calling import TARGET_NAMES, divide_batch, forward_signature
 from gradscope.target.discovery.initial_states import STATE_NAMES, InitialState, initial_states
@@ -156,7 +157,7 @@ def _first_specs(
             if spec not in seen:
                 seen.add(spec)
                 yield spec
-    for parameter in islice((p for p in model.parameters() if p.dim() == 2), 2):
+    for parameter in islice((p for p in members.parameters(model) if p.dim() == 2), 2):
         yield from (f"8,{size}" for size in parameter.shape)
 
 

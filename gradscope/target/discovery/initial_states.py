@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.calling import can_take, signature_of
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import UserCode
@@ -55,7 +56,7 @@ def initial_states(model: nn.Module, rows: int) -> Iterator[InitialState]:
         except GradscopeError:
             continue
         yield InitialState(value=value, origin=f"model.{name}({', '.join(map(str, given))})")
-    for layer in model.modules():
+    for layer in members.modules(model):
         if isinstance(layer, nn.LSTM):
             layers = layer.num_layers * (2 if layer.bidirectional else 1)
             out = layer.proj_size or layer.hidden_size

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.discovery.importing import Source
 from gradscope.target.discovery.values import (
     build,
@@ -204,9 +205,11 @@ def _instances(module: ModuleType) -> list[_Candidate]:
         if isinstance(value, nn.Module) and not _is_loss(name, type(value)):
             found.setdefault(id(value), _Candidate(name=name, value=value))
     models = [c.value for c in found.values() if isinstance(c.value, nn.Module)]
-    parts = {id(part) for model in models for part in model.modules() if part is not model}
+    parts = {id(part) for model in models for part in members.modules(model) if part is not model}
     whole = {id(model): model for model in models if id(model) not in parts}
-    trainable = [key for key, model in whole.items() if any(True for _ in model.parameters())]
+    trainable = [
+        key for key, model in whole.items() if any(True for _ in members.parameters(model))
+    ]
     return [found[key] for key in trainable or whole]
 
 

@@ -79,6 +79,38 @@ def test_torch_swaps_the_tensors_of_parameters(watch, model):
     assert watch.steps == 5
 
 
+class OfAnOldScript(nn.Module):
+    """Its methods have the arguments of an older torch, and leave some parameters out."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def named_modules(self, memo=None, prefix=""):
+        raise RuntimeError("the script never asks for these")
+
+    def named_parameters(self, prefix=""):
+        yield from self.head.named_parameters(prefix)
+
+    def parameters(self):
+        for _, parameter in self.named_parameters():
+            yield parameter
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_modules_of_an_old_script_are_recorded_by_their_own_names(watch, tmp_path, capsys):
+    train(OfAnOldScript(), steps=2)
+    watch.stop()
+    assert capsys.readouterr().err == ""
+    recording = load_recording(tmp_path / "run.gradscope")
+    names = {one.name for one in recording.parameters}
+    assert names == {
+        f"model.{layer}.{kind}" for layer in ("body", "head") for kind in ("weight", "bias")
+    }
+
+
 def test_exceptions_pass_through_and_the_next_step_is_observed(watch, model):
     class Broken(torch.autograd.Function):
         @staticmethod

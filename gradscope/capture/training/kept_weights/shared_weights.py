@@ -22,6 +22,7 @@ from gradscope.capture.training.kept_weights.keeping_lines import (
 )
 from gradscope.capture.training.locations import Location, Locations
 from gradscope.recording.events import KeptGradientsEvent, SharedWeightsEvent, named
+from gradscope.target import members
 
 _MOST_STATES = 64
 """Number of states that are known again, the last ones."""
@@ -129,7 +130,7 @@ class SharedWeights:
         taken = [steps for known, steps in self._states if first is not None and known() is first]
         if not taken or not isinstance(state, Mapping):
             return
-        own = dict(module.named_parameters())
+        own = dict(members.named_parameters(module))
         shared = [name for name, one in own.items() if _is_shared(one, state.get(name))]
         if not own or len(shared) < len(own):
             return

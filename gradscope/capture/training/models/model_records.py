@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -24,6 +24,7 @@ from gradscope.capture.training.locations import Location, Locations
 from gradscope.capture.training.models.mode_switches import deciding_frame
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
+from gradscope.target import members
 
 
 def models_of(parameters: Mapping[int, Tensor]) -> Iterator[tuple[nn.Module, Tensor]]:
@@ -34,39 +35,13 @@ def models_of(parameters: Mapping[int, Tensor]) -> Iterator[tuple[nn.Module, Ten
     """
     # By type: reading `__class__` of some objects runs their code.
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
-    inner = {id(child) for one in modules for child in _children(one)}
+    inner = {id(child) for one in modules for _, child in members.named_children(one)}
     for module in modules:
         if id(module) not in inner:
-            own = (key for one in _within(module) for key in _own(one) if key in parameters)
+            own = (id(p) for p in members.parameters(module) if id(p) in parameters)
             first = next(own, None)
             if first is not None:
                 yield module, parameters[first]
-
-
-def _within(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield a module and those in it, each once.
-
-    Not `Module.modules()`: a module whose `__init__` failed stays in its traceback without the
-    attributes that torch reads, and subclasses may have their own.
-    """
-    met: set[int] = set()
-    waiting = [module]
-    while waiting:
-        one = waiting.pop()
-        if id(one) not in met:
-            met.add(id(one))
-            yield one
-            children = [child for child in _children(one) if issubclass(type(child), nn.Module)]
-            waiting += reversed(children)
-
-
-def _own(module: nn.Module) -> list[int]:
-    return [id(one) for one in vars(module).get("_parameters", {}).values() if one is not None]
-
-
-def _children(module: nn.Module) -> Iterable[Any]:
-    children: dict[str, object] = vars(module).get("_modules", {})
-    return children.values()
 
 
 _NO_MODULE = ModuleRecord(
@@ -109,7 +84,7 @@ class ModelRecords:
     def define(self, module: nn.Module) -> None:
         """Add the lines in the source of a model that existed before recording started."""
         known = self.definitions
-        if all(one in known.modules for one in module.modules() if one is not module):
+        if all(one in known.modules for one in members.modules(module) if one is not module):
             return
         with suppress(GradscopeError):  # a lazy parameter has no shape yet
             written = written_definitions(name_model(module, None))

@@ -40,6 +40,7 @@ from gradscope.capture.training.models.running_modules import (
     outer_module,
     wrapped,
 )
+from gradscope.target import members
 from gradscope.target.wrappers import plain
 
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
@@ -252,7 +253,7 @@ class Models:
 
     def _add_modules(self, root: Root, module: nn.Module) -> None:
         root.mode_dependent, root.is_recorded = [], False
-        for one in module.modules():
+        for one in members.modules(module):
             # Weak references: a module that the script drops must be freed as without gradscope.
             self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots, self._parts))
             if one is not module and self._roots.pop(id(one), None) is not None:
@@ -309,7 +310,7 @@ class Models:
         is_due = passes < _ALL_SEEN or passes % _ALL_SEEN_EVERY == 0
         if root.ranked is None or (is_due and root.ranked != passes):
             root.ranked = passes
-            trainable = [one for one in module.parameters() if one.requires_grad]
+            trainable = [one for one in members.parameters(module) if one.requires_grad]
             found = map(self._gradient_state.entry, trainable)
             is_held = any(entry is not None and entry.in_optimizer for entry in found)
             root.rank = HELD if is_held else TRAINABLE if trainable else FROZEN
@@ -384,11 +385,11 @@ class _Forget:
 
 def _holds(module: nn.Module, root: Root) -> bool:
     whole = root.module()
-    return whole is not None and any(one is module for one in whole.modules())
+    return whole is not None and any(one is module for one in members.modules(whole))
 
 
 def _is_bare(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is None
+    return next(members.parameters(module), None) is None
 
 
 def _has_sizes(tensor: Tensor) -> bool:
