@@ -28,6 +28,7 @@ _SAMPLING = frozenset(
 )
 
 _COPIES = frozenset({"Parameter", "new_tensor", "tensor"})
+_WRITES = frozenset({"copy_", "data assignment", "write into a detached tensor"})
 _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
 """Operations that combine predictions, rather than compare one with a target."""
 
@@ -68,6 +69,16 @@ class Stop:
     def is_copy(self) -> bool:
         """Whether a tensor was made anew of another's numbers, as by `torch.tensor`."""
         return self.cut.operation in _COPIES
+
+    @property
+    def is_written(self) -> bool:
+        """Whether numbers are written into a tensor that keeps its own history."""
+        return self.cut.operation in _WRITES
+
+    @property
+    def leaves_torch(self) -> bool:
+        """Whether a detached tensor was turned into an array or numbers, and was not used else."""
+        return self.cut.taken_out and self.cut.kind == "detach" and not self.cut.joins
 
     @property
     def is_whole(self) -> bool:

@@ -14,9 +14,9 @@ from gradscope.capture.source.lines import is_users
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.diagnosis import Diagnosis
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph import is_old
 from gradscope.capture.step.known_values import has_storage
 from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.step.views import is_old
 from gradscope.capture.training.locations import NOWHERE
 from gradscope.capture.training.step_captures import Start
 from gradscope.probes.registry import record_none

@@ -11,7 +11,8 @@ from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 from gradscope.capture.naming import shape_of
 from gradscope.capture.reading import is_transforming
 from gradscope.capture.source.lines import Caller, Line
-from gradscope.capture.step.graph import VIEW_OPERATIONS, is_old
+from gradscope.capture.step.graph import VIEW_OPERATIONS
+from gradscope.capture.step.views import is_old
 from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.probes.forward.forward_values import OutputWatches, Values, values_of
 from gradscope.probes.forward.nonfinite_origins import (

@@ -71,8 +71,35 @@ def detached_for_a_look_and_compared(live: Tensor, hidden: Tensor) -> Tensor:
     return live * mask
 
 
+def slice_of_a_tensor_written_before(live: Tensor, hidden: Tensor) -> Tensor:
+    written = hidden.mul(1).relu_()
+    return live * written[:, :1].detach()  # cut
+
+
+def part_of_a_tensor_written_before(live: Tensor, hidden: Tensor) -> Tensor:
+    first, _ = hidden.mul(1).relu_().split(2, dim=1)
+    return live + first.data.sum()  # cut
+
+
+def write_into_data(live: Tensor, hidden: Tensor) -> Tensor:
+    scaled = live.mul(1)
+    scaled.data.mul_(hidden)  # cut
+    return scaled
+
+
+def write_into_a_detached_tensor(live: Tensor, hidden: Tensor) -> Tensor:
+    values = live.mul(1)
+    seen = values.detach()
+    seen[:, 0] += hidden[:, 0]  # cut
+    return values
+
+
 CUTS = {
     "detach": numpy_round_trip,
+    "detach()": slice_of_a_tensor_written_before,
+    ".data ": part_of_a_tensor_written_before,
+    "write into": write_into_data,
+    "a detached tensor": write_into_a_detached_tensor,
     "exp": no_grad,
     "item": item,
     "argmax": argmax,
@@ -123,6 +150,19 @@ def test_detaching_what_is_used_otherwise_too_explains_nothing(watch):
 
 def _stopped(model: TwoBranches) -> Tensor:
     return model.live(torch.ones(1, 4)).detach()
+
+
+def test_a_detached_tensor_that_is_written_to_and_used_is_no_cut(watch):
+    model = TwoBranches()
+
+    def forward() -> Tensor:
+        hidden = model.live(torch.ones(1, 4)).mul(1)
+        scaled = hidden.detach().mul_(model.cut(torch.ones(1, 4)))
+        return (hidden + scaled).sum()
+
+    seen = watch(model, forward)
+    assert {stat.reach for stat in seen.recording.parameter_stats} == {"gradient"}
+    assert [cut for cut in seen.recording.cuts if cut.parameters] == []
 
 
 def test_straight_through_estimator_is_no_cut(watch):

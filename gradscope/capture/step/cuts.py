@@ -7,7 +7,7 @@ are followed, to know which cuts lead to the loss.
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -58,10 +58,27 @@ DEEP_COPY = "deepcopy"
 ASSIGNED_DATA = "data assignment"
 """Name of the cut by an assignment to `.data`."""
 
+DETACHED_WRITE = "write into a detached tensor"
+"""Name of the cut by a write into a tensor that shares memory with one of the graph."""
+
 _WRITES = frozenset({"__set__", "copy_"})
 
+_SHARING = frozenset({"data", "detach"})
+"""Calls that return a tensor without history in the memory of the given one."""
+
+_OPERATORS_IN_PLACE = frozenset({"__iadd__", "__imul__", "__isub__", "__itruediv__", "__setitem__"})
+
 _DETACHES = frozenset(
-    {"autograd.grad", "data", "detach", "detach_", ASSIGNED_DATA, DEEP_COPY, *_COPIES}
+    {
+        "autograd.grad",
+        "data",
+        "detach",
+        "detach_",
+        ASSIGNED_DATA,
+        DEEP_COPY,
+        DETACHED_WRITE,
+        *_COPIES,
+    }
 )
 
 _WITH_INDICES = frozenset(
@@ -138,6 +155,8 @@ class CutTracker:
         self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
         """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
+        self._shared: dict[int, tuple[WeakTensor[Tensor], WeakTensor[Tensor]]] = {}
+        """By `id` of a detached tensor: it, and the tensor whose memory it shares."""
         self._numbers: dict[float, frozenset[int]] = {}
         """The last numbers read behind cuts, and their sums."""
         self._totals: dict[frozenset[int], float] = {}
@@ -171,6 +190,7 @@ class CutTracker:
                 self.cuts[max(origin, ~origin)].taken_out = True
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
+        self._note_shared(name, args, returned)
         self._numpy.read(name, origins)
         self._numpy.make(name, args, returned)
         if origins:
@@ -212,12 +232,36 @@ class CutTracker:
                 self._see_indices(name, args, result)
         elif isinstance(result, Tensor) and not result.requires_grad:
             self.see(func, args, kwargs, result)  # for example, argsort calls sort
+        if self._shared and _is_in_place(name):
+            self._see_detached_write(args)
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
                 cut = self.cuts[max(origin, ~origin)]
                 (cut.joins if origin >= 0 else cut.layer_joins).append(numbers)
         if name in _SUMS:
             self._note_sum(args, numbers)
+
+    def _note_shared(self, name: str, args: tuple[object, ...], returned: Sequence[Tensor]) -> None:
+        """Note a detached tensor, or a view of one, that shares memory with one of the graph."""
+        if not (self._shared or name in _SHARING) or not (args and returned):
+            return
+        given, result = args[0], returned[0]
+        known = self._shared.get(id(given))
+        with DisableTorchFunction():
+            if name in _SHARING and isinstance(given, Tensor) and given.requires_grad:
+                self._shared[id(result)] = (WeakTensor(result), WeakTensor(given))
+            elif known is not None and known[0]() is given and result._is_view():
+                self._shared[id(result)] = (WeakTensor(result), known[1])
+
+    def _see_detached_write(self, args: tuple[object, ...]) -> None:
+        """Observe a write that puts history on a detached tensor, and numbers into another."""
+        known = self._shared.get(id(args[0]))
+        sources = edges(args[1:])
+        if known is None or known[0]() is not args[0] or not sources:
+            return
+        sharing = known[1]()
+        if sharing is not None:
+            self._follow(sharing, frozenset({self._note(DETACHED_WRITE, "detach", sources)}))
 
     def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
         """Record that a sum uses numbers that were read, or computed from arrays that were."""
@@ -274,6 +318,7 @@ class CutTracker:
         """Release every tensor."""
         self.cuts.clear()
         self._behind.clear()
+        self._shared.clear()
         self._numbers.clear()
         self._totals.clear()
         self._numpy.clear()
@@ -329,6 +374,10 @@ def _name_of(func: Callable[..., object]) -> str:
         if name == "data" and _is_in_deepcopy():
             return DEEP_COPY
     return name
+
+
+def _is_in_place(name: str) -> bool:
+    return name in _OPERATORS_IN_PLACE or (name.endswith("_") and not name.endswith("__"))
 
 
 def _is_in_deepcopy() -> bool:

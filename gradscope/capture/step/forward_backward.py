@@ -29,6 +29,7 @@ from gradscope.capture.step.padding_masks import PaddingMaskObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.unvarying import UnvaryingObserver
+from gradscope.capture.step.views import forget_views
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 from gradscope.garbage import no_garbage_collection
 
@@ -207,6 +208,7 @@ class StepCapture:
         self.pair_labels.close()
         self.padding_masks.close()
         self.target_ranges.close()
+        forget_views()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

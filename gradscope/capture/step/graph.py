@@ -13,6 +13,7 @@ from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import NO_NUMBER, created
+from gradscope.capture.step.views import is_old
 
 _NO_CONTAINERS = frozenset({bool, float, int, str, type(None), torch.dtype, torch.Size})
 
@@ -61,14 +62,6 @@ def _tensors(value: object) -> Iterable[Tensor]:
         elif type(item) not in _NO_CONTAINERS:
             return tensors(value)
     return found
-
-
-def is_old(tensor: Tensor) -> bool:
-    """Return whether a tensor may be a view made before its base was written to.
-
-    Reading its `grad_fn` would make autograd build a new node, with another sequence number.
-    """
-    return tensor._is_view() and tensor._version > 0
 
 
 def _edge(tensor: Tensor) -> Edge:

@@ -11,9 +11,10 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.graph import Graph, is_old
+from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.measurements import Slot
 from gradscope.capture.step.recomputation import Unknown, recomputation
+from gradscope.capture.step.views import is_old
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

@@ -13,6 +13,7 @@ from gradscope.capture.compiler import follow_original
 from gradscope.capture.source.lines import Caller, Line, hands_on_input, sequence_number
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.graph import Edge, edges
+from gradscope.capture.step.views import note_views
 
 
 class Observer(Protocol):
@@ -152,6 +153,7 @@ class SiteMode(TorchFunctionMode):
             self.ends.append(end)
             self.lines.append(line)
             self._next = end
+            note_views(func, name, args, result)
             self._cuts.see_nodes(func, name, args, kwargs, result, (start, end))
         else:
             self._cuts.see(func, args, kwargs, result)

@@ -96,11 +96,12 @@ class GrowingGraph(Rule):
         """Yield a finding for every backward whose graph grows, or that fails for it."""
         windows = context.shared(Windows)
         carriers = _carriers(windows)
-        for event in windows.events:
-            if isinstance(event, BackwardErrorEvent) and event.older:
-                carrier = carriers.get(event.site)
-                if event.freed or (carrier and event.in_place):
-                    yield self._failure(context, event, carrier)
+        failures: dict[tuple[int | None, bool], list[BackwardErrorEvent]] = {}
+        for failed in only(BackwardErrorEvent, windows.events):
+            if failed.older and (failed.freed or (failed.in_place and failed.site in carriers)):
+                failures.setdefault((failed.site, bool(failed.freed)), []).append(failed)
+        for (site, _), events in failures.items():
+            yield self._failure(context, events, carriers.get(site))
         by_site: dict[int | None, list[BackwardEvent]] = {}
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
@@ -194,18 +195,24 @@ class GrowingGraph(Rule):
         )
 
     def _failure(
-        self, context: RuleContext, event: BackwardErrorEvent, carrier: CarriedEvent | None
+        self,
+        context: RuleContext,
+        events: list[BackwardErrorEvent],
+        carrier: CarriedEvent | None,
     ) -> Finding:
-        cause = _Cause(passes=[event], carrier=carrier)
+        """Return the finding for the passes of a line that fail, where the script goes on."""
+        cause = _Cause(passes=events, carrier=carrier)
+        event = events[0]
         what = (
             "the graph reaches back into an earlier step, and that part of it"
             if carrier is None
             else f"{carrier.subject} carries the graph of an earlier step, which"
         )
+        times = f" {len(events):,} times" if len(events) > 1 else ""
         why = "is freed" if event.freed else "needs the weights from before the step"
         return self.finding(
             context,
-            message=f"backward() fails: {what} {why}",
+            message=f"backward() fails{times}: {what} {why}",
             remedy=_remedy(carrier),
             site=cause.site,
             related=cause.related(context, "this backward goes through it"),
@@ -213,6 +220,7 @@ class GrowingGraph(Rule):
                 "carried": None if carrier is None else carrier.subject,
                 "nodes": event.nodes,
             },
+            count=len(events),
             step=event.step,
             explains=() if carrier is None else _OF_A_STEP,
             caused_by=_OF_A_STEP if carrier is None else (),

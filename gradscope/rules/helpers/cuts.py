@@ -77,10 +77,7 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
     is_fed = _is_fed_with_grad(stop) and not _is_named(reach, stop)
     if is_fed or (without_grad and _are_own_layers(reach, stop)):
         return Intent("error", None, _FED if is_fed else None)
-    # detach() is the usual way to freeze a backbone; argmax() or copies are not used for that.
-    chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
-    is_accident = chooses or stop.is_copy or stop.is_checkpoint
-    if reach.learns_only_head(stop) and not is_accident:
+    if reach.learns_only_head(stop) and not _is_accident(reach, stop):
         # In a run, no other batch or loss gives it a gradient either. A backbone that is to stay
         # as it is has learned before: its weights are loaded.
         is_meant = without_grad and reach.indexed.run is not None and _is_given(reach, stop)
@@ -95,6 +92,13 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
     if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
         return Intent("warning", "like parts that are trained by their own losses")
     return Intent("error", None)
+
+
+def _is_accident(reach: Reach, stop: Stop) -> bool:
+    """Return whether a cut is no usual way to freeze a backbone, as `detach()` is."""
+    chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
+    is_array = stop.leaves_torch and not _is_given(reach, stop)
+    return chooses or stop.is_copy or stop.is_written or stop.is_checkpoint or is_array
 
 
 def _is_only_read(reach: Reach, stop: Stop) -> bool:

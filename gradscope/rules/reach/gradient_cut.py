@@ -27,7 +27,12 @@ _COPIES = {
 """Calls that copy a tensor's numbers, as written in code."""
 
 _ASSIGNED_DATA = "data assignment"
-_DATA = {"data": ".data", _ASSIGNED_DATA: "an assignment to .data"}
+_DETACHED_WRITE = "write into a detached tensor"
+_DATA = {
+    "data": ".data",
+    _ASSIGNED_DATA: "an assignment to .data",
+    _DETACHED_WRITE: f"a {_DETACHED_WRITE}",
+}
 
 _ARRAYS = frozenset({"__array__", "numpy"})
 
@@ -39,8 +44,8 @@ class GradientCut(Rule):
     What it finds:
         Parameters that require grad and that the forward uses, but that get no gradient in any
         step. Every path from them to the loss passes a cut: a `detach()`, `.data`, `item()`,
-        `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, a block under
-        `no_grad`, or a reentrant checkpoint whose inputs need no gradient.
+        `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, a write into
+        `.data`, a block under `no_grad`, or a reentrant checkpoint whose inputs need no gradient.
 
     Why it matters:
         Nothing fails. The other parameters learn and the loss falls, while the parameters before
@@ -59,8 +64,8 @@ class GradientCut(Rule):
         warning for a module on top of which only a head learns, and in a run a note if that module
         has loaded weights or such a name. If the parameters have an optimizer group of their own
         with a learning rate, they are meant to learn: the finding is an error and names the group.
-        A head that learns does not excuse `torch.tensor(…)` of a result or a reentrant checkpoint,
-        because these are no ways to freeze a module.
+        A head that learns does not excuse `torch.tensor(…)` of a result, a way through NumPy or a
+        reentrant checkpoint, because these are no ways to freeze a module.
 
         Numbers that leave torch, as by `item()` or `numpy()`, cannot be followed to the loss. In a
         run it counts as certain that they reach it if an optimizer holds the parameters, no pass
@@ -184,6 +189,11 @@ def _remedy_of_copy(stop: Stop) -> str | None:
             "compute with the tensor itself, as by `torch.nn.functional` or "
             "`torch.func.functional_call`: a parameter takes over its numbers only"
         )
+    if stop.cut.operation == _DETACHED_WRITE:
+        return (
+            "compute a new tensor from both, as in `h = h * scale`: autograd does not see a write "
+            "into `.data` or `detach()`, which share the memory of their tensor"
+        )
     if stop.cut.operation == "deepcopy":
         return (
             "compute with the module itself; `torch.func.functional_call` runs it with changed "
@@ -207,8 +217,7 @@ def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
             "move it out of `no_grad`; or, if it should not learn, freeze it with "
             "`requires_grad_(False)` and remove it from the optimizer"
         )
-    went_out = stop.cut.taken_out and stop.cut.kind == "detach" and not stop.cut.joins
-    if stop.cut.operation in _ARRAYS or went_out:
+    if stop.cut.operation in _ARRAYS or stop.leaves_torch:
         return (
             "compute with torch instead of NumPy or Python numbers, or write a "
             "`torch.autograd.Function` with a backward"

@@ -117,6 +117,21 @@ def test_a_backward_that_fails_for_it_is_an_error(numbers, is_found):
     assert [(one.severity, one.location.line) for one in found] == [("error", 11)] * is_found
 
 
+def test_a_line_that_fails_again_and_again_is_one_finding():
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(3):
+        run.zero(sgd, line=10)
+        run.backward(weights, line=11, nodes=12)
+        run.step(sgd, line=12)
+        run.event("backward-error", 11, nodes=24, freed=1, older=1)
+    run.event("backward-error", 15, nodes=24, freed=1, older=1)
+    found = run.findings("GS309")
+    assert [(one.location.line, one.count) for one in found] == [(11, 3), (15, 1)]
+    assert "fails 3 times:" in found[0].message and "fails:" in found[1].message
+
+
 def test_a_history_that_is_let_go_now_and_then_is_fine():
     run = Run()
     weights = run.model("model", 4)

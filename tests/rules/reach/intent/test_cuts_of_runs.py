@@ -107,15 +107,27 @@ def test_a_number_that_no_optimizer_holds_is_no_error(tmp_path):
     assert "error" not in [one.severity for one in cuts(loop, tmp_path)]
 
 
-@pytest.mark.parametrize("kind", [WithoutGrad, ThroughArray])
-def test_an_encoder_that_the_optimizer_holds_is_a_warning_with_that_evidence(kind, tmp_path):
+def test_an_encoder_that_the_optimizer_holds_is_a_warning_with_that_evidence(tmp_path):
     def loop():
-        model = kind()
+        model = WithoutGrad()
         training(model, model.parameters())
 
     (found,) = cuts(loop, tmp_path)
     assert found.severity == "warning"
     assert "but its 4 parameters are in Adam (lr 0.01)" in found.message
+
+
+@pytest.mark.parametrize(("is_loaded", "level"), [(False, "error"), (True, "warning")])
+def test_a_way_through_numpy_is_a_way_to_freeze_loaded_weights_alone(is_loaded, level, tmp_path):
+    def loop():
+        model = ThroughArray()
+        if is_loaded:
+            torch.save(model.encoder.state_dict(), tmp_path / "encoder.pt")
+            model.encoder.load_state_dict(torch.load(tmp_path / "encoder.pt"))
+        training(model, model.parameters())
+
+    (found,) = cuts(loop, tmp_path)
+    assert found.severity == level
 
 
 @pytest.mark.parametrize("kind", [WithoutGrad, ThroughArray])
