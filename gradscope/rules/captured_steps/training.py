@@ -108,7 +108,7 @@ class Training:
         """Return the context that the rest of the run gives to a captured backward."""
         uses = self._uses(captured)
         positions = [event.optimizer for event in uses.steps if event.optimizer is not None]
-        held = {name for one in self.optimizers for name in self._names(one.parameters)}
+        held = self._held(captured)
         stepped = held if self.is_untrained else self._stepped(captured) | self._forlorn
         known = {one.name: one.index for one in captured.recording.parameters}
         every = frozenset(known.values())
@@ -155,6 +155,30 @@ class Training:
             goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
 
+    def _held(self, captured: CapturedStep) -> frozenset[str]:
+        """Return the parameters that optimizers hold at the time of a backward.
+
+        An optimizer that another one has replaced holds them, too, unless it held them frozen: who
+        unfreezes them means the new one to train them.
+        """
+        after = [one for one in only(StepEvent, self._events) if one.step >= captured.step]
+        is_over = len({one.step for one in after}) >= self._least_without
+        stepping = {one.optimizer for one in after}
+        ended = {one.optimizer for one in only(StepEvent, self._events)} - stepping
+        frozen = frozenset(self._frozen_before(captured)) if is_over and ended else frozenset[str]()
+        return frozenset(
+            name
+            for position, one in enumerate(self.optimizers)
+            for name in self._names(one.parameters)
+            if position not in ended or name not in frozen
+        )
+
+    @cached_property
+    def _least_without(self) -> float:
+        """Number of steps without something from which on it counts as given up."""
+        last = max((step.index for step in self.recording.steps), default=0)
+        return max(_MOST_WITHOUT, _SHARE_WITHOUT * last)
+
     @cached_property
     def _are_gradients_assigned(self) -> bool:
         """Whether an optimizer steps with fresh gradients of which no backward is known."""
@@ -179,9 +203,9 @@ class Training:
     def _ceased(self, captured: CapturedStep) -> Iterator[str]:
         """Yield the parameters that had gradients before a backward, and get none until the end."""
         last = max((step.index for step in self.recording.steps), default=0)
-        least = max(_MOST_WITHOUT, _SHARE_WITHOUT * last)
         for name, one in self._fates.items():
-            if 0 <= one.last_alive < captured.step and last - one.last_alive >= least:
+            is_over = last - one.last_alive >= self._least_without
+            if 0 <= one.last_alive < captured.step and is_over:
                 yield name
 
     def _uncleared(self, captured: CapturedStep) -> int:
