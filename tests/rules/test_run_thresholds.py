@@ -106,6 +106,7 @@ ELSEWHERE = {
     "schedule-outruns-plan": {"least"},
     "logits-grow": {"captures", "factor", "largest", "lasting"},
     "update-spike": {"factor", "follows", "least_history", "window"},
+    "unbounded-loss": {"error", "steps", "warning"},
     "wrong-weight-average": {"least_kept"},
 }
 """Thresholds that are tested with their rule."""

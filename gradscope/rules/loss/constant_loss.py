@@ -15,8 +15,8 @@ from gradscope.analysis.losses.summarised_losses import (
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.loss_line import loss_line
 from gradscope.rules.rule import Rule
 
 _LEAST = 20
@@ -90,7 +90,7 @@ class ConstantLoss(Rule):
         is_half = math.isclose(highest, math.log(2), rel_tol=_EQUAL)
         name = f"{short(highest, 4)}{' (ln 2)' if is_half else ''}"
         is_rounding = is_half and max(norms) < _ROUNDING * highest
-        line = _line(context, made[0].step.index)
+        line = loss_line(context, made[0].step.index)
         if line is None and not is_half:
             return  # nothing shows that the loss compares anything
         yield self.finding(
@@ -153,14 +153,3 @@ def _differ(norms: Sequence[float]) -> bool:
     if len(norms) < 2 or not all(norm > 0 and math.isfinite(norm) for norm in norms):
         return False
     return max(norms) - min(norms) > _DIFFERENT * max(norms)
-
-
-def _line(context: RuleContext, first: int) -> Site | None:
-    """Return the line of the last operation of the loss in a captured step, from a step on."""
-    for captured in context.recording.captured_steps:
-        if captured.step < first:
-            continue
-        nodes, sites = captured.recording.nodes, captured.recording.sites
-        if nodes and nodes[0].site is not None:
-            return sites[nodes[0].site]
-    return None
