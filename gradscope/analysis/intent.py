@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal
 from gradscope.recording.evidence.parameters import LoadedRecord
 from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord

@@ -5,7 +5,7 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +24,7 @@ from gradscope.cli.rank_recordings import are_recordings, loaded_job, recording_
 from gradscope.cli.running import judged_job, settings_of, typed_command
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
 from gradscope.report.comparison import DEFAULT_TOP
 

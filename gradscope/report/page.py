@@ -4,7 +4,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
@@ -14,6 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from gradscope.analysis.view import short_location, shown_site
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.records import Site
 

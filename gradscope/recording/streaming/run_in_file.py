@@ -2,9 +2,9 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 from math import isfinite
@@ -11,6 +10,7 @@ from statistics import median
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal, short
 from gradscope.recording.events import SchedulerEvent, StepEvent, only
 from gradscope.recording.records import ParameterRecord, StepRecord

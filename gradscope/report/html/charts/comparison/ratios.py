@@ -3,10 +3,10 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from gradscope.comparison.side import Side
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.report.html.charts.axes import (
     Axis,
