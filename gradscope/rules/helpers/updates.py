@@ -74,9 +74,9 @@ class UpdateRatios:
 
     @property
     def rates(self) -> str:
-        """Learning rates for a message, as ` (lr 0.1)`; empty if the optimizer has none."""
+        """Learning rates for a message, as `(lr=0.1)`; empty if the optimizer has none."""
         rates = ", ".join(literal(rate) for rate in sorted(self.learning_rates))
-        return f" (lr {rates})" if rates else ""
+        return f"(lr={rates})" if rates else ""
 
     def _counts(self, record: ParameterRecord) -> bool:
         if len(record.shape.dims) < 2 or not record.requires_grad:
