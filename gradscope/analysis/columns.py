@@ -3,13 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 from typing import Self
 
 from gradscope.analysis.kept_steps import Span
 from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
+from gradscope.frozen import dataclass
 from gradscope.recording.thinning.buckets import Bucket
 
 Cells = tuple[float | None, ...]

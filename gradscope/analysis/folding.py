@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow
+from gradscope.frozen import dataclass
 
 LONGEST_PATTERN = 4
 """Maximum length of a repeated pattern of siblings: Linear and ReLU in turn are a pattern of two.

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal
 from gradscope.recording.evidence.parameters import LoadedRecord
 from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord
@@ -42,7 +42,7 @@ class Holding:
             several: Whether they belong to several modules.
         """
         rate = self.group.learning_rate
-        lr = "" if rate is None else f" (lr {literal(rate)})"
+        lr = "" if rate is None else f"(lr={literal(rate)})"
         its = "their" if several else "its"
         its = f"{its} parameter is" if parameters == 1 else f"{its} {parameters} parameters are"
         name = self.optimizer.class_name
@@ -53,7 +53,7 @@ class Holding:
             if self.number < len(_ORDINALS)
             else f"group {self.number}"
         )
-        return f"{its} in {name}'s {number}{lr}"
+        return f"{its} in {name}'s {number} {lr}".rstrip()
 
 
 def is_named_fixed(names: Iterable[str | None]) -> bool:

@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Literal
 
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import (
     Moment,
     ParameterPlacement,

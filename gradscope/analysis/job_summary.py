@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.losses.step_losses import known_losses
 from gradscope.analysis.norms import GlobalNorm, global_norms
 from gradscope.analysis.ranks.joined import is_joinable
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording, Site
 
 

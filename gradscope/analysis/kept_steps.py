@@ -2,11 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Protocol
 
+from gradscope.frozen import dataclass
 from gradscope.recording.events import Event
 from gradscope.recording.evidence.summaries import (
     CosineSummary,

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 from typing import TypeVar
@@ -22,6 +21,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, parameters_held
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import Recording

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from gradscope.analysis.assembly import parameter_rows
@@ -16,6 +16,7 @@ from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.rows import ModuleRow, module_rows, parameters_held
 from gradscope.analysis.run_optimizers import first_alike
 from gradscope.analysis.training_run import CurveKind
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardEvent,
     ClipEvent,

@@ -1,12 +1,13 @@
 """A training run in windows in the order of the loop: they do not overlap, each has one step."""
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.recording_index import RecordingIndex, derived_once
 from gradscope.analysis.windows import Segment, Windows, is_skipped
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     CarriedEvent,
     EpochEvent,

@@ -1,9 +1,9 @@
 """The parts of a model that a set of its parameters makes up, and their names for a message."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Recording
 
 MOST_NAMED = 3

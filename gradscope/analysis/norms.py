@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 
 

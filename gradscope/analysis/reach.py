@@ -1,11 +1,11 @@
 """What gradients reach, which parts of the model they do not, and where they stop."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.model_parts import Part, Subtrees
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.evidence.failures import WithheldRecord
 from gradscope.recording.evidence.parameters import InfluenceRecord

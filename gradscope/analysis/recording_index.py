@@ -3,12 +3,13 @@
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Self, TypeVar, cast, get_args
 from weakref import finalize
 
 from gradscope.analysis.surroundings import Surroundings
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.evidence.parameters import RedrawRecord

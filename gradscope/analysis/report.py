@@ -1,7 +1,7 @@
 """A recording and its findings, joined: what every report shows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import Self
 
@@ -19,6 +19,7 @@ from gradscope.analysis.rows import (
     module_rows,
 )
 from gradscope.analysis.training_run import TrainingRun, failure_text, training_run
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.finding import UNJUDGED, Finding, Verdict
 from gradscope.recording.origin import Environment, TargetRecord

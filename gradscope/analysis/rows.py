@@ -5,11 +5,11 @@ As in the records, `None`, `0.0` and NaN are three different values: not measure
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import StepView
+from gradscope.frozen import dataclass
 from gradscope.recording.records import (
     GradientStat,
     ModuleCallRecord,

@@ -6,10 +6,11 @@ to a reader: those that a line makes again and again are a row.
 
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.loop_windows import LoopWindow
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import Recording, Site
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Generic, Literal, TypeVar
 
@@ -10,6 +9,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow, TensorRow
 from gradscope.analysis.view import SortKey, ViewOptions
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 
 Row = TypeVar("Row", ParameterRow, TensorRow)

@@ -4,13 +4,14 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
 from gradscope.analysis.attention.scores import without_scores
 from gradscope.analysis.recording_index import RecordingIndex, StepView, step_view
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 

@@ -1,7 +1,6 @@
 """Facts on the rest of a run around one backward."""
 
-from dataclasses import dataclass
-
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 
 

@@ -3,11 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from gradscope.analysis.loop_windows import LoopWindow
 from gradscope.analysis.run_optimizers import Optimizers
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardEvent,
     ClipEvent,

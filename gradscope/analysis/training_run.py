@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, get_args
 
 from gradscope.analysis.job import RankEnding
@@ -15,6 +15,7 @@ from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import line_text, shown_path
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.events import ClipEvent, StepEvent, only
 from gradscope.recording.evidence.summaries import LimitRecord, SeriesKind
 from gradscope.recording.evidence.training import RunEnding, WatchCost

@@ -1,11 +1,11 @@
 """The reader's choice of what to show in a report, and how paths are shown."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Annotated, Literal
 
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 from gradscope.recording.records import Site
 

@@ -7,13 +7,13 @@ window holds all segments since its own step before; `loop_windows` has those of
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 
 from gradscope.analysis.kept_steps import KeptSteps, steps_of
 from gradscope.analysis.recording_index import RecordingIndex, derived_once
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardEvent,
     Event,

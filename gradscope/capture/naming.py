@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import OptimizerFamily
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
 from gradscope.target import members

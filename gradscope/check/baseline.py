@@ -1,7 +1,7 @@
 """Applies baselines: known findings do not count until they become worse."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gradscope.check.baseline_file import (
@@ -14,6 +14,7 @@ from gradscope.check.baseline_file import (
 )
 from gradscope.check.baseline_matching import Surroundings, moved, paired, similar
 from gradscope.check.results import CheckResult, TargetResult, skip_reason_of
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ import math
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from gradscope.check.results import CheckedFinding, TargetResult
 from gradscope.errors import GradscopeError
 from gradscope.files import written_whole
+from gradscope.frozen import dataclass
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.origin import TargetRecord

@@ -6,12 +6,12 @@ in is gone, or the target that showed it, and if exactly one new finding can be 
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from gradscope.check.baseline_file import Entry, target_key
 from gradscope.check.results import CheckResult
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
 from gradscope.rules.fingerprint import portable_path, subjects_of
 

@@ -1,9 +1,10 @@
 """Options of a check, besides how to load the target and which rules judge."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
+from gradscope.frozen import dataclass
 from gradscope.options import checks
 from gradscope.options.declaration import Option
 from gradscope.recording.finding import Severity

@@ -1,7 +1,7 @@
 """Results of a check: runs of targets, their findings merged by cause, and the decision."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal
 
@@ -9,6 +9,7 @@ from gradscope.analysis.recording_index import ended_by, first_step
 from gradscope.analysis.report import Report
 from gradscope.check.options import Policy
 from gradscope.errors import ExitCode
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.events import BackwardEvent, Event, GradEvent, event_of
 from gradscope.recording.finding import Finding, Severity, Verdict, at_least

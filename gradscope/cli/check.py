@@ -3,7 +3,7 @@
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,6 +31,7 @@ from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
 from gradscope.fixes.options import FixOptions
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
 from gradscope.rules.settings import NormLimit, Settings
 

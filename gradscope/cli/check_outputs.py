@@ -7,7 +7,6 @@ import secrets
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -15,6 +14,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.output import Destination, check_destinations, write_text
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 
 if TYPE_CHECKING:

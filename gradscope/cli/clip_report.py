@@ -4,7 +4,7 @@ import io
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -35,6 +35,7 @@ from gradscope.cli.running import (
 from gradscope.cli.streams import reserved_stdout
 from gradscope.config.formats import OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +24,7 @@ from gradscope.cli.rank_recordings import are_recordings, loaded_job, recording_
 from gradscope.cli.running import judged_job, settings_of, typed_command
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
 from gradscope.report.comparison import DEFAULT_TOP
 
@@ -324,7 +325,8 @@ def compare(
     if destination is not None:
         _tell_regressions(comparison)
     wanted.open(destination)
-    sys.exit(_exit_code(comparison))
+    is_told = not output.quiet if destination is not None else wanted.form != "json"
+    sys.exit(_exit_code(comparison, is_told=is_told))
 
 
 def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
@@ -345,13 +347,20 @@ def _tell_regressions(comparison: "Comparison") -> None:
         show_note(f"{letter}: {regression_text(one, comparison)}")
 
 
-def _exit_code(comparison: "Comparison") -> ExitCode:
-    """Return the exit code; print the reason if nothing can be compared."""
+def _exit_code(comparison: "Comparison", *, is_told: bool) -> ExitCode:
+    """Return the exit code; print an error if nothing can be compared.
+
+    Args:
+        comparison: What was compared.
+        is_told: Whether the reason was printed with the report, or in the note of its file.
+    """
     verdict = comparison.verdict
     if verdict.outcome == "unjudged":
         show_error(
             GradscopeError(
-                f"nothing to compare: {verdict.skip_reasons[0]}",
+                "nothing to compare"
+                if is_told
+                else f"nothing to compare: {verdict.skip_reasons[0]}",
                 help="gradscope inspect or gradscope report shows why",
             )
         )

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from gradscope.cli.options import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, wanted_output, write_report
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TextIO
 
 from gradscope.analysis.report import Report
@@ -17,6 +17,7 @@ from gradscope.cli.processes.side_by_side import PlannedJob, run_all
 from gradscope.fixes.fixing import Fixing
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposals
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Edit, Finding
 from gradscope.recording.records import Recording
 from gradscope.report.fixes import ShownFinding, closing_text, render_fixes

@@ -1,7 +1,7 @@
 """`gradscope graph`."""
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +22,7 @@ from gradscope.cli.report import StepOption, step_reports
 from gradscope.cli.running import exit_if_broken, judged, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option, Overrides
 from gradscope.report.graph.formats import GraphFormat
 

@@ -5,13 +5,13 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, get_args, get_type_hints
 
 from gradscope.cli.console import ColorChoice
 from gradscope.config.formats import OutputFormatOption, ReportFormat
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.checks import Value
 from gradscope.options.declaration import Argument, Option, Overrides, Parameter, declarations
 from gradscope.rules.settings import Settings

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,6 +13,7 @@ from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note, w
 from gradscope.cli.progress import erase_progress
 from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.progress import tell_stage
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """The comparison of recordings: the first is the base, each other is compared with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.comparison.curves import ComparedCurve, compared_curves
@@ -18,6 +17,7 @@ from gradscope.comparison.parameters import (
 from gradscope.comparison.regressions import ComparisonVerdict, judged
 from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
 from gradscope.comparison.tolerance import Tolerance
+from gradscope.frozen import dataclass
 from gradscope.version import __version__
 
 

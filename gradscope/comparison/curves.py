@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, get_args
 
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.comparison.side import Side
+from gradscope.frozen import dataclass
 
 CurveKind = Literal["loss", "norm"]
 KINDS: tuple[CurveKind, ...] = get_args(CurveKind)

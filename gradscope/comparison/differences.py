@@ -3,10 +3,10 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.comparison.rounding import computed_in
 from gradscope.comparison.side import Side
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording
 
 

@@ -1,10 +1,10 @@
 """Findings of all sides: new, gone, and common ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.comparison.side import Side
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.rules.engine import rank_of
 from gradscope.rules.fingerprint import subjects, unique_fingerprints

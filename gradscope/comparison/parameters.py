@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Literal, get_args
@@ -11,6 +10,7 @@ from gradscope.analysis.rows import quotient
 from gradscope.comparison.matching import Matching
 from gradscope.comparison.rounding import are_rounding, rounding_limits
 from gradscope.comparison.side import Series, Side, SideParameter
+from gradscope.frozen import dataclass
 from gradscope.recording.stored_gradient import Agreement, StoredGradient, agreement
 
 

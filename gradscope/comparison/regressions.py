@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.comparison.curves import ComparedCurve
@@ -16,6 +15,7 @@ from gradscope.comparison.parameters import (
 )
 from gradscope.comparison.side import Side
 from gradscope.comparison.tolerance import Tolerance
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import at_least
 
 Outcome = Literal["passed", "failed", "unjudged"]

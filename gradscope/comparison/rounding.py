@@ -7,9 +7,9 @@ were up to 4e-6 of the gradient beside it in float32, and up to 1e-2 in bfloat16
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gradscope.comparison.side import Side, SideParameter
+from gradscope.frozen import dataclass
 from gradscope.recording.records import NodeRecord, Recording
 
 _LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}

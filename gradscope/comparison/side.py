@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite, nan
 from statistics import median
 from typing import Literal, TypeVar
@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
 

@@ -1,8 +1,8 @@
 """Limits of the difference between recordings above which it is a regression."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 from gradscope.recording.finding import Severity
 

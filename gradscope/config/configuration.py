@@ -1,12 +1,12 @@
 """The configuration of a project, as commands use it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.check.options import BaselineOptions, Policy
 from gradscope.config.document import Source
 from gradscope.config.formats import OutputFormat
+from gradscope.frozen import dataclass
 from gradscope.options.checks import Value
 from gradscope.rules.settings import Settings
 

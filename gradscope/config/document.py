@@ -4,11 +4,11 @@ import json
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.checks import Check, Value, WrongValue, did_you_mean
 
 KeyPath = tuple[str, ...]

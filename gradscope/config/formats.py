@@ -1,8 +1,8 @@
 """The formats of a report, by the names that users give."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, TypeGuard, get_args
 
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 
 ReportFormat = Literal["full", "concise", "json", "jsonl", "markdown", "html"]

@@ -1,10 +1,10 @@
 """The keys of `[tool.gradscope]` and where they may stand; their options declare the rest."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.config.formats import FormatOptions
+from gradscope.frozen import dataclass
 from gradscope.options import checks
 from gradscope.options.checks import Check, Value
 from gradscope.options.declaration import Declaration, declarations

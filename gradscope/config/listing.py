@@ -1,13 +1,14 @@
 """Lists the keys of the configuration with their values and sources."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.config import keys
 from gradscope.config.configuration import Configuration
 from gradscope.config.document import TABLE, Source, dotted
 from gradscope.config.selection import thresholds_of
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.checks import Value, did_you_mean
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.settings import WHOLE_MODEL

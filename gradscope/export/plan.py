@@ -1,7 +1,6 @@
 """What is exported, to where: said before anything is read, and done when all has been."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -23,6 +22,7 @@ from gradscope.export.model_explorer import GRAPH_FILE, NORMS_FILE, explorer_fil
 from gradscope.export.scalars import scalars
 from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
+from gradscope.frozen import dataclass
 from gradscope.recording.streaming.run_in_file import RunInFile
 
 ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl", "model-explorer"]

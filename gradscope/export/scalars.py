@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.ranks.rank_series import rank_series
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.export.table import ExportTable, Row
+from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording, StepKind
 

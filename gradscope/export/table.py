@@ -1,11 +1,11 @@
 """A table as it is exported: columns and rows, and the columns of a line of code."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 from gradscope.recording.streaming.run_in_file import RunInFile
 

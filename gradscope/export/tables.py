@@ -105,9 +105,17 @@ PARAMETERS = ExportTable(
 
 
 def _tensor_rows(report: Report) -> Iterator[Row]:
-    for row in _tensors_of(report.recording):
+    return _rows_of_tensors(report.recording)
+
+
+def _streamed_tensor_rows(run: RunInFile) -> Iterator[Row]:
+    return _rows_of_tensors(run.tensors())
+
+
+def _rows_of_tensors(recording: Recording) -> Iterator[Row]:
+    for row in _tensors_of(recording):
         yield (None, *row)
-    for position, captured in enumerate(report.recording.captured_steps):
+    for position, captured in enumerate(recording.captured_steps):
         for row in _tensors_of(captured.recording):
             yield (position, captured.step, *row[1:])
 
@@ -158,6 +166,7 @@ TENSORS = ExportTable(
         *LOCATION_COLUMNS,
     ),
     rows=_tensor_rows,
+    streamed=_streamed_tensor_rows,
 )
 
 

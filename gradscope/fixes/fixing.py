@@ -1,7 +1,7 @@
 """Tries the fixes of a report's findings, and writes those that hold."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from gradscope.analysis.report import Report
@@ -11,6 +11,7 @@ from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
 from gradscope.fixes.verification import Result, numbers_of, result_of
 from gradscope.fixes.writing import write_edited
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Edit, Finding, Fix
 from gradscope.rules.selection import parsed_selectors
 from gradscope.source_edits.text_edits import overlap

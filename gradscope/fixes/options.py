@@ -1,11 +1,11 @@
 """Options of the commands that fix findings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 
 NEEDED = "needs libcst, which is not installed"

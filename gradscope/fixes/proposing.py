@@ -1,11 +1,11 @@
 """Proposes the edits that may fix findings."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
 from gradscope.analysis.view import shown_path
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Edit, Finding, Fix, Safety
 from gradscope.recording.records import Recording
 from gradscope.rules.catalogue import RULES

@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path, shown_site
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Edit, Finding, Numbers

@@ -5,7 +5,8 @@ The pytest plugin is loaded in every test run. This module lets it listen withou
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

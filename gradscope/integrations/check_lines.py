@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.frozen import dataclass
 from gradscope.integrations.check_events import Check
 from gradscope.phrasing import counted, printable
 from gradscope.report.number_format import figure

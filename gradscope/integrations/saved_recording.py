@@ -1,12 +1,13 @@
 """The file of a trainer's recording, which a resumed training continues."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from gradscope.analysis.job import identity_of
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.paths import continuation_of, remove_recording
 from gradscope.recording.records import Recording

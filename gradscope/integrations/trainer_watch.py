@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.export.live.metrics import FINDINGS, LOSS, RATE, LiveMetrics
 from gradscope.export.live.pace import Pace
+from gradscope.frozen import dataclass
 from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
 from gradscope.integrations.saved_recording import SavedRecording
 from gradscope.launch.options import WatchOptions

@@ -5,11 +5,12 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from gradscope.frozen import dataclass
 from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
 from gradscope.recording.evidence.training import EndingKind, RunEnding

@@ -1,11 +1,11 @@
 """Options for recording a training."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated
 
 from gradscope.errors import GradscopeError
 from gradscope.export.live.sinks import check_log
+from gradscope.frozen import dataclass
 from gradscope.options.checks import checked_option
 from gradscope.options.declaration import Option, declarations
 from gradscope.options.recording_options import RecordingOptions

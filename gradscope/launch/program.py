@@ -4,12 +4,12 @@ import importlib.util
 import os
 import sys
 import zipimport
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 
 
 class CannotRunError(GradscopeError):

@@ -3,9 +3,9 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from gradscope.frozen import dataclass
 from gradscope.garbage import no_garbage_collection
 from gradscope.launch.execution import Ending, execute
 from gradscope.launch.imports import Shadows, after_torch_import

@@ -14,11 +14,11 @@ brings modules along that the script would find imported.
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import NoneType
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
+from gradscope.frozen import dataclass
 from gradscope.options import checks
 from gradscope.options.checks import Check, Value
 

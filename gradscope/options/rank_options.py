@@ -1,8 +1,8 @@
 """Options for the ranks of a distributed job."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 
 

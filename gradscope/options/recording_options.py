@@ -1,9 +1,9 @@
 """Options for the size of a recording."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from gradscope.frozen import dataclass
 from gradscope.options.checks import WrongValue, text
 from gradscope.options.declaration import Option
 from gradscope.options.rank_options import RankOptions

@@ -1,7 +1,8 @@
 """Lines of the forward that cut parameters off from the loss."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from gradscope.frozen import dataclass
 
 CutKind = Literal["detach", "no-grad", "read", "non-differentiable"]
 """How a gradient was cut off. `read`: the values were moved out of torch."""

@@ -1,8 +1,8 @@
 """A finding, its severity, and the verdict of all rules on a recording."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 
 Safety = Literal["safe", "unsafe"]

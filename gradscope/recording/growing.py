@@ -3,10 +3,10 @@
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord

@@ -2,9 +2,9 @@
 
 import json
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.encoding import write_text
 from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (

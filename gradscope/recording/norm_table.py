@@ -3,9 +3,10 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self, get_args, overload
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import GradientStat, ParameterStat, Reach, Recording
 
 REACHES: tuple[Reach, ...] = get_args(Reach)

@@ -1,6 +1,6 @@
 """Where a recording comes from: the environment, and the target."""
 
-from dataclasses import dataclass
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 import sqlite3
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum, isfinite, nan
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.encoding import read_optional_float
 from gradscope.recording.evidence.summaries import SeriesSummary, StepSummary
 from gradscope.recording.evidence.training import RunEnding

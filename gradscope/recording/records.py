@@ -5,10 +5,11 @@ never measured, a true zero, broken.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import Literal, TypeVar, cast
 
+from gradscope.frozen import dataclass
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.stored_gradient import StoredGradient

@@ -2,9 +2,10 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isnan, nan
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord

@@ -3,11 +3,11 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar, overload
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 
 T = TypeVar("T")
 

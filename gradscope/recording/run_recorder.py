@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.batches.event_batches import EventBatches
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.failures import CustomFunctionRecord

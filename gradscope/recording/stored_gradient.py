@@ -4,9 +4,11 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import mul, sub
 from typing import Literal, NamedTuple, TypeVar
+
+from gradscope.frozen import dataclass
 
 BUCKETS = 4_096
 

@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.encoding import read_shape, write_shape
 from gradscope.recording.records import Shape
 from gradscope.recording.rows_in_file import LargeTable, RowsInFile

@@ -6,11 +6,11 @@ import sqlite3
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gradscope.frozen import dataclass
 from gradscope.recording.encoding import (
     Cell,
     read_ref,

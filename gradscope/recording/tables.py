@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
+from gradscope.frozen import dataclass
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.encoding import (
     GRADIENT_COLUMNS,

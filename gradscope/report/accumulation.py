@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.evidence.batches import (
     AccumulatedGradient,

@@ -5,11 +5,12 @@ of any document in one format. Neither imports torch.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from gradscope.analysis.columns import Cells
 from gradscope.analysis.folding import Span
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Fix, Severity
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import Scale, StripLayout

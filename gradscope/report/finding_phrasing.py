@@ -4,11 +4,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import OtherStep
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding, Fix, SkippedRule
 from gradscope.recording.origin import TargetRecord

@@ -1,7 +1,6 @@
 """The lines that a display shows of a run that goes on."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
 
@@ -11,6 +10,7 @@ from gradscope.analysis.columns import Cells, Curve
 from gradscope.analysis.live_run import LayerNorms, LiveLayer, LiveRun, Series, Track
 from gradscope.analysis.training_run import CurveKind
 from gradscope.analysis.view import shown_site
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
 from gradscope.report.finding_phrasing import level_counts

@@ -4,7 +4,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
@@ -14,6 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from gradscope.analysis.view import short_location, shown_site
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.records import Site
 
@@ -129,7 +129,7 @@ class Page:
         return Text(self.spell(name), style=style, overflow="fold")
 
     def path(self, name: str, width: int, style: str = "", indent: int = 0) -> Text:
-        """Return a dotted name in lines of that width, which end at dots and underscores.
+        """Return a dotted name or a path in lines of that width, which end at its parts.
 
         The lines begin after `indent` spaces, which are not counted in the width.
         """
@@ -176,8 +176,11 @@ class Page:
 
 
 def _parts(name: str, width: int) -> Iterator[str]:
-    """Yield the name up to each dot; parts too long for a line up to each underscore."""
-    for whole in re.split(r"(?<=\.)", name):
+    """Yield the name up to each dot, a path up to each slash.
+
+    Parts too long for a line end at underscores.
+    """
+    for whole in re.split(r"(?<=/)" if "/" in name else r"(?<=\.)", name):
         for part in [whole] if len(whole) <= width else re.split(r"(?<=_)", whole):
             # Equal pieces avoid a single dot at the end.
             size = math.ceil(len(part) / max(math.ceil(len(part) / width), 1))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, assert_never
@@ -14,6 +14,7 @@ from gradscope.check.results import CheckResult, Run, target_result
 from gradscope.comparison.comparison import Comparison
 from gradscope.config.formats import CIFormat, OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.report.comparison import DEFAULT_TOP
 
 if TYPE_CHECKING:

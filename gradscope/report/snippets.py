@@ -1,8 +1,9 @@
 """The lines of code that a finding shows, and the marks below them."""
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Recording, Site

@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from rich.text import Text
@@ -11,6 +10,7 @@ from rich.text import Text
 from gradscope.analysis.columns import Cells, Curve
 from gradscope.analysis.folding import Span, last_name
 from gradscope.analysis.rows import ModuleRow
+from gradscope.frozen import dataclass
 from gradscope.report.page import UNICODE, Signs
 
 BAR = "cyan"

@@ -4,8 +4,9 @@ A rule that compares no number finds a mistake where one of these things has a c
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import (
     EqualOutputsRecord,
     IgnoredInputRecord,

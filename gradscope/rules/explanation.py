@@ -3,8 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.rules.candidates import Candidates, candidates_of

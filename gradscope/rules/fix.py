@@ -1,9 +1,9 @@
 """The declaration of a rule's fix, and the function that makes it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Edit, Finding, Safety
 from gradscope.rules.context import RuleContext
 

@@ -4,11 +4,11 @@ import ast
 import dataclasses
 import inspect
 import sys
-from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import dedent
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Severity
 from gradscope.rules.rule import Rule, family_of
 

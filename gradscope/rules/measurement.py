@@ -1,9 +1,9 @@
 """Numbers that rules compare with a limit, and the severity of findings."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 
 

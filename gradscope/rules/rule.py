@@ -2,10 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site

@@ -1,10 +1,11 @@
 """The user's settings of the rules: selection, thresholds and limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Annotated
 
+from gradscope.frozen import dataclass
 from gradscope.options import checks
 from gradscope.options.checks import WrongValue
 from gradscope.options.declaration import Option

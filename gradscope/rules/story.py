@@ -1,11 +1,12 @@
 """What led to the first NaN or infinity of a run, told in the order of its steps."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 from statistics import median
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short, times_text
 from gradscope.recording.finding import Consequence, Finding, RelatedLocation
 from gradscope.rules.context import RuleContext

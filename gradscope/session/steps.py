@@ -4,7 +4,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -24,6 +23,7 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.sites import SiteMode
 from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.frozen import dataclass
 from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.snapshot import RandomStates

@@ -5,7 +5,7 @@ import shutil
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -23,6 +23,7 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.export.live.log import MetricsLog
 from gradscope.export.live.sinks import check_log
+from gradscope.frozen import dataclass
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.options.checks import WrongValue

@@ -1,9 +1,8 @@
 """Losses of torch that take a mean: their targets, and their sums."""
 
-from dataclasses import dataclass
-
 import libcst as cst
 
+from gradscope.frozen import dataclass
 from gradscope.source_edits.source_file import Changes, SourceFile, operand
 from gradscope.source_edits.variables import reads, value_of
 

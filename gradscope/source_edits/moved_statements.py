@@ -1,10 +1,10 @@
 """Moves statements, with the condition that only they depend on."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 
+from gradscope.frozen import dataclass
 from gradscope.source_edits.source_file import Changes, Replacement, SourceFile
 from gradscope.source_edits.variables import names_in
 

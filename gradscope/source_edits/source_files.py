@@ -3,9 +3,9 @@
 import io
 import tokenize
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Recording, Site, is_installed

@@ -1,7 +1,6 @@
 """The trace of a captured backward: the line and module of each operation, and where it broke."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from weakref import ref
 
@@ -12,6 +11,7 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.tensor_references import WeakTensor
+from gradscope.frozen import dataclass
 from gradscope.step_capture.singular_points import is_singular
 
 _MOST_COMPARED = 2_000

@@ -7,7 +7,6 @@ earlier graph of the same operations, captured together with its forward.
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.probes.forward.forward_values import Values
 from gradscope.probes.forward.operations import NodeNumber
 from gradscope.recording.evidence.failures import LateCapture, LineSource

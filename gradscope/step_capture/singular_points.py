@@ -4,7 +4,6 @@ import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.known_values import KnownValues, saved_tensor, saved_value
+from gradscope.frozen import dataclass
 from gradscope.probes.forward.forward_values import Values, values_of
 from gradscope.probes.forward.operations import NodeNumber, plain_floats
 

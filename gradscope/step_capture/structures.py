@@ -6,7 +6,7 @@ distinguishes structures is compared, as lists of plain numbers.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.assemble import NOT_DELIVERED, parameter_stat
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
+from gradscope.frozen import dataclass
 from gradscope.probes.optimizers import with_numbers_of
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.origin import TargetRecord

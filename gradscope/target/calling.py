@@ -14,12 +14,12 @@ The rules are:
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
+from gradscope.frozen import dataclass
 from gradscope.target.wrappers import plain
 
 TARGET_NAMES = frozenset(

@@ -3,13 +3,14 @@
 import random
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.batches import copy_batch
 from gradscope.target.calling import divide_batch, forward_signature

@@ -1,7 +1,6 @@
 """Guesses a loss from the form of a model's output, for targets without one."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import torch
@@ -9,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
+from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.outputs import NamedTensor
 from gradscope.target.structures import named_tensors

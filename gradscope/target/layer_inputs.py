@@ -1,10 +1,10 @@
 """The inputs that a model's layers accept, as `--input` specifications."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torch import nn
 
+from gradscope.frozen import dataclass
 from gradscope.target import members
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d

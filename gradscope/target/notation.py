@@ -2,11 +2,11 @@
 
 import ast
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target.files import exists
 from gradscope.target.user_code import did_you_mean
 

@@ -1,7 +1,6 @@
 """The ways from a model and a batch to a loss, the named losses among them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.batches import spec_like
 from gradscope.target.calling import (

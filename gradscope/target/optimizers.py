@@ -4,12 +4,13 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.calling import can_take, signature_of
 from gradscope.target.discovery.importing import Source

@@ -1,8 +1,9 @@
 """The user's options for loading and running a target, besides the target itself."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.target import option_checks

@@ -1,12 +1,12 @@
 """Finds the loss in a model's output, or the tensor to make a loss of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 import torch
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target.structures import describe, named_tensors
 
 

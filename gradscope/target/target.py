@@ -1,11 +1,12 @@
 """The target of an inspection: a model, a batch, and the way from them to a loss."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, Protocol, Self
 
 import torch
 from torch import nn
 
+from gradscope.frozen import dataclass
 from gradscope.target.batches import Batches
 
 Guessed = Literal["arguments", "batch"]

@@ -1,10 +1,10 @@
 """Turns exceptions of the user's code into errors of the target."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import TracebackType
 
 from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import nan
 from pathlib import Path
 from threading import Lock
@@ -10,6 +10,7 @@ from threading import Lock
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Severity
 from gradscope.recording.overview import LossCourse, Overview, course_of, read_overview
 from gradscope.view.library import Entry, Library, Stamp

@@ -3,12 +3,12 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
 from gradscope.comparison.side import rank_of_file
+from gradscope.frozen import dataclass
 
 SUFFIX = ".gradscope"
 

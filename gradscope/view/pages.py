@@ -3,7 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from threading import Lock
 
@@ -11,6 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.comparison.comparison import compare
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.report.html.comparison_page import render_comparison_html
 from gradscope.report.html.library_page import (

@@ -1,10 +1,10 @@
 """How far a recording is: whether its run goes on, and how it ended."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from gradscope.analysis.training_run import ending_text
+from gradscope.frozen import dataclass
 from gradscope.recording.overview import Overview
 
 StateKind = Literal["running", "silent", "ended", "failed", "unreadable"]

@@ -210,3 +210,22 @@ def test_names_are_text_in_plots_too(show):
         look_at_all(page)
         assert page.evaluate("window.harmed") is None
         assert page.locator("b.hostile, img[src=x]").count() == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("factors", [(1e-3, 1.2e-3, 1.1e-3), (1e-20, 1e5, 1e18)])
+def test_every_bar_of_the_ratios_is_seen_where_its_ratios_are(show, factors):
+    """Near each other beside a band far away, and so far apart that a linear axis shows one."""
+    models = [
+        of_step({f"layers.{at}": given(factor**turn) for at, factor in enumerate(factors)})
+        for turn in (0, 1)
+    ]
+    page = show(render_comparison_html(compared(*models)))
+    look_at_all(page)
+    section = page.locator("[data-chart=compared-spread]")
+    boxes = section.locator(".bars .point path").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(box => [box.width, box.height])"
+    )
+    seen = [width for width, height in boxes if height > 5]
+    assert seen and min(seen) > 2
+    assert max(seen) < 1.5 * min(seen)

@@ -176,6 +176,18 @@ def test_what_is_open_is_printed_with_whole_tables_in_the_width_of_paper(show, s
 
 
 @pytest.mark.nightly
+def test_nothing_printed_of_a_run_is_wider_than_paper(show):
+    """Lines of code and events break, as paper cannot be scrolled."""
+    report = run_report()
+    page = show(*run_tabs(report, report.training_run), width=720)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    parts = page.locator("#panel-0 .events td, #panel-0 .snippet td, #panel-0 .summary td")
+    edges = parts.evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert edges and max(edges) <= 720
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("tab", some_on_push([0, 1], {1}))
 def test_a_narrow_page_does_not_scroll_sideways_and_breaks_no_words(show, tab):
     report = run_report()

@@ -109,6 +109,20 @@ def test_text_ends_with_a_line_a_target_and_the_verdict(mixed, width):
     ]
 
 
+def test_a_long_path_is_broken_between_its_parts(result_of):
+    folders = "experiments/language/pretraining/configurations/"
+    name = f"{folders}transformer_stack_with_shared_weights.py"
+    result = result_of("exploding_stack", "healthy_mlp")
+    targets = (replace(result.targets[0], name=name), result.targets[1])
+    text = rendered(replace(result, targets=targets), width=80)
+    table = text[text.index("\nfailed") : text.index("\nFailed")]
+    broken = [line[8:].split("  ")[0] for line in table.split("\npassed")[0].splitlines() if line]
+    assert "".join(part.strip() for part in broken).startswith(name)
+    ends = [part.strip()[-1] for part in broken if part.strip()]
+    assert set(ends) <= set("/_y")
+    assert max(map(len, text.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("samples", "policy", "closing"),
     [

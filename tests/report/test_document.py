@@ -187,5 +187,14 @@ def test_hanging_lines_lose_nothing_but_spaces(words, width):
     assert all(len(line) <= width for line in lines)
 
 
+def test_a_path_longer_than_a_line_is_broken_after_slashes():
+    text = Text("the target has no optimizer (experiments/language/pretraining/stack.py)")
+    assert hanging(text, 30, indent=2, further=2).plain.split("\n") == [
+        "  the target has no optimizer",
+        "    (experiments/language/",
+        "    pretraining/stack.py)",
+    ]
+
+
 def test_plain_is_the_text_without_marks():
     assert plain(("a ", Word("b", "bad"), Word("c", "code"))) == "a bc"

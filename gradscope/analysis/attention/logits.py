@@ -1,9 +1,9 @@
 """The logits of a model, by the operation that took them, over the captured steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf, isnan
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import LogitKind, LogitRecord
 from gradscope.recording.records import Recording, Site
 

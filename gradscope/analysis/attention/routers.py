@@ -1,11 +1,11 @@
 """Routers of mixtures of experts, over the captured steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import log
 from typing import NamedTuple
 
 from gradscope.analysis.attention.logits import position_of, steps_of
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import RouterRecord
 from gradscope.recording.records import ModuleRecord, Recording, Site
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.norms import norm_of_norms
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import (
     ClipMethod,
     ClipPass,

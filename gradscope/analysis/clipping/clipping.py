@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Self
 
@@ -17,6 +17,7 @@ from gradscope.analysis.clipping.sections import (
 )
 from gradscope.analysis.clipping.series import ClipPoint, call_text
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import ClipMethod, ClipPass, ClipTrial, OptimizerRecord
 from gradscope.recording.records import Recording
 

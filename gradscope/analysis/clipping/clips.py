@@ -2,12 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import isinf
 
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal
 from gradscope.recording.events import ClipEvent, ClipValueEvent, Event, StepEvent, only
 from gradscope.recording.evidence.training import ClipScope

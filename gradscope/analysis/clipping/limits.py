@@ -3,12 +3,12 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
 from typing import Literal, Self
 
 from gradscope.analysis.clipping.arithmetic import EPSILON, coefficient
+from gradscope.frozen import dataclass
 
 _NEAR = 2.0
 """Norms that differ by no larger factor count as equal in size."""

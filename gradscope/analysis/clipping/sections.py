@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Self
 
@@ -18,6 +17,7 @@ from gradscope.analysis.clipping.limits import (
 from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.norms import norm_of_norms
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import ClipMethod, OptimizerFamily
 from gradscope.recording.records import Recording, Site
 

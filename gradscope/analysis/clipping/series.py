@@ -3,13 +3,13 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from gradscope.analysis.clipping.arithmetic import coefficient, norm_of, outcome, product_cosine
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal
 from gradscope.recording.events import ClipNormEvent, ClipValueEvent
 from gradscope.recording.evidence.training import (

@@ -1,9 +1,9 @@
 """The result of training on one batch: learned, still falling, stuck or diverged."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal, Self
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import OverfitRecord
 from gradscope.recording.records import Recording
 

@@ -3,11 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.recording_index import derived_once
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, Event, only
 from gradscope.recording.records import Recording
 

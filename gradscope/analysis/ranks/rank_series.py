@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.job import Rank
 from gradscope.analysis.losses.step_losses import known_losses
 from gradscope.analysis.norms import total_norm
+from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording
 

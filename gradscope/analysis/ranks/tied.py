@@ -1,11 +1,11 @@
 """Weights that stages of a pipeline tie: each holds a copy, which the copies' gradients train."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import permutations
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import ParameterPlacement
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Recording, Site
 

@@ -3,13 +3,13 @@
 import ast
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FrameType
 
 from torch import Tensor
 
 from gradscope.capture.source.statements import nodes_within, tree_of
 from gradscope.capture.training.locations import Location, stem
+from gradscope.frozen import dataclass
 
 _ROUNDS = 8
 """Maximum number of rounds in which names are followed."""

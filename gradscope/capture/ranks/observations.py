@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 
 import torch
@@ -14,6 +14,7 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.locations import Location
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent
 
 _MOST_ELEMENTS = 4_096

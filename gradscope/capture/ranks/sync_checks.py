@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.reading import is_plain
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.state import TrainingState
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 
 WAIT_SECONDS = 60.0

@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -30,6 +29,7 @@ from gradscope.capture.training.repeated_backwards import (
 )
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardErrorEvent,
     BackwardEvent,

@@ -6,7 +6,7 @@ import json
 import math
 from collections import UserDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from gradscope.capture.naming import shape_of
 from gradscope.capture.reading import whole
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.guard import without_dispatch_modes
+from gradscope.frozen import dataclass
 from gradscope.recording.records import KeptBatch, Shape
 
 _AT_ONCE = 2**20

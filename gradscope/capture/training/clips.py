@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -19,6 +18,7 @@ from gradscope.capture.training.locations import Location
 from gradscope.capture.training.pacing.sentinels import is_broken
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.trainer_arguments import clips_itself, limit_argument
+from gradscope.frozen import dataclass
 from gradscope.recording.events import ClipEvent, ClipNormEvent, ClipValueEvent, named
 
 

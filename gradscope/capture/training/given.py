@@ -5,7 +5,6 @@ import gc
 import linecache
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import compress
 from types import CodeType, FrameType, ModuleType
 
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.locations import NOWHERE, Location, Locations, stem
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import Location, receiver
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.steps import Steps
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     ScalerStepEvent,
     ScalerUpdateEvent,

@@ -5,7 +5,7 @@ since the last check, which takes half a microsecond per parameter.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.arithmetic import to_host
 from gradscope.capture.reading import NotReadable, elements, is_plain_float
 from gradscope.capture.tensor_references import WeakTensor
+from gradscope.frozen import dataclass
 
 EMPTY, UNSPENT, SPENT = range(3)
 """No gradient, or a zeroed one; one that no step has used; one that a step has used."""

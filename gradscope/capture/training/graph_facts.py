@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass
 
 from torch import Tensor
 from torch.autograd.graph import Node
@@ -10,6 +9,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import MOST_NODES, behind, leaf_of, release
+from gradscope.frozen import dataclass
 
 _PASSED_ON = frozenset(
     {

@@ -1,7 +1,6 @@
 """Interface between a recorded training and the detailed captures of its steps."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -9,6 +8,7 @@ from torch import Tensor
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep

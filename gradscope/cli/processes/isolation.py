@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from traceback import extract_tb
@@ -21,6 +21,7 @@ from gradscope.check.results import Failure
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.progress import erase_progress
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording, is_installed
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient_tables import in_memory

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from gradscope.cli.processes.isolation import (
     run_apart,
     too_slow,
 )
+from gradscope.frozen import dataclass
 from gradscope.progress import tell_stage
 from gradscope.recording.records import Recording
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +22,7 @@ from gradscope.cli.run.recording_location import recording_location
 from gradscope.cli.running import settings_of, typed_command
 from gradscope.config.formats import OutputFormatOption
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program, check_program
 from gradscope.options.declaration import Argument, Option, declarations

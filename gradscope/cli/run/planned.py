@@ -1,7 +1,8 @@
 """How a planned run leaves the parser: what is to be run, and what is done with its recording."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from gradscope.frozen import dataclass
 
 if TYPE_CHECKING:  # every command imports this module, before it knows whether it runs a script
     from gradscope.check.options import Policy

@@ -4,10 +4,11 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradscope.frozen import dataclass
 from gradscope.launch.options import WatchOptions
 
 if TYPE_CHECKING:

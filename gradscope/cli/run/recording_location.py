@@ -1,11 +1,11 @@
 """The file that a run records into."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.cli.rank_recordings import rank_files
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.launch.program import Program
 from gradscope.recording.paths import check_free, claim, remove_logs, unwritable
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
@@ -11,6 +11,7 @@ from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.planned import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.launch.execution import TELLING_SECONDS
 from gradscope.launch.program import Program
 from gradscope.phrasing import counted

@@ -4,7 +4,6 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
@@ -16,6 +15,7 @@ from gradscope.cli.errors import show_error
 from gradscope.cli.shell.examples import EXAMPLES
 from gradscope.cli.shell.usage_error import UsageError, worded
 from gradscope.errors import ExitCode
+from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Parameter
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from gradscope.analysis.clipping.arithmetic import coefficient
 from gradscope.analysis.norms import total_norm
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     ClipEvent,
     ClipNormEvent,

@@ -1,12 +1,13 @@
 """Keeps the inputs of the calls of custom functions, on which their backward can be checked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torch import Tensor
 from torch.autograd import Function
 
 from gradscope.capture.source.lines import Line
+from gradscope.frozen import dataclass
 from gradscope.probes.forward.gradient_check import MOST_ELEMENTS
 
 _MOST = 3

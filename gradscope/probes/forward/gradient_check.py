@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.probes.forward.operations import Operation, OperationMode
 from gradscope.probes.snapshot import RandomStates
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gradscope.frozen import dataclass
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.activations import MASKED
 from gradscope.probes.forward.operations import (

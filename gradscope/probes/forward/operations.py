@@ -1,7 +1,6 @@
 """Observes every operation of a repeated forward, those inside torch's layers included."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import VIEW_OPERATIONS, release, walk
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.records import TensorRef
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeGuard
 
 import torch
@@ -12,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from gradscope.capture.naming import shape_of
 from gradscope.capture.step.graph import tensors
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.target.structures import describe, map_items, named_tensors

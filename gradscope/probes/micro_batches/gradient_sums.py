@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import AccumulationLaw
 
 _ELEMENTS = 2**20

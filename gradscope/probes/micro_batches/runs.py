@@ -2,7 +2,7 @@
 
 import math
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.compiler import watchable
 from gradscope.capture.step.graph import release, walk
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.micro_batches.batch_division import Division
 from gradscope.probes.micro_batches.equal_draws import EqualDraws, Part

@@ -1,9 +1,10 @@
 """Writes which batches the steps with events used, and on request the batches themselves."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from gradscope.frozen import dataclass
 from gradscope.recording.batches.kept_batch import BATCH_TENSORS, KEPT_BATCHES
 from gradscope.recording.evidence.batches import BatchIdentity
 from gradscope.recording.records import KeptBatch

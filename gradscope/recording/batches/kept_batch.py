@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.encoding import read_shapes, write_shapes
 from gradscope.recording.records import KeptBatch, Shape
 from gradscope.recording.rows_in_file import LargeTable, RowsInFile

@@ -1,8 +1,8 @@
 """Evidence on the batch, its parts, the terms of its loss, and the probes."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Shape
 
 

@@ -1,7 +1,8 @@
 """Evidence on the user's code around the lines of a recording."""
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Evidence on exceptions of autograd and on non-finite values."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Shape, TensorRef
 
 ErrorKind = Literal["no-graph", "freed", "in-place", "non-scalar", "other"]

@@ -1,8 +1,8 @@
 """Evidence on the forward: values, activations, comparisons, recurrences, and cut paths."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gradscope.frozen import dataclass
 from gradscope.recording.cut_record import CutKind
 from gradscope.recording.records import Measured, Shape, TensorRef
 

@@ -1,7 +1,8 @@
 """Evidence on parameters: how they were made, frozen, shared and excluded."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

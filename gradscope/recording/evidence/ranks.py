@@ -1,7 +1,8 @@
 """What one rank of a distributed job knows: who it is, what it holds, what it did with others."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from gradscope.frozen import dataclass
 
 PlacementKind = Literal["replicated", "sharded", "partial", "local"]
 """`replicated`: every rank of a group has the whole parameter. `sharded`: each has a part.

@@ -1,7 +1,8 @@
 """What is left of a long run's steps that are no longer kept whole."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from gradscope.frozen import dataclass
 
 SeriesKind = Literal["loss", "norm", "raw", "rate"]
 """`raw` is the norm before clips, `norm` the one that the optimizer used."""

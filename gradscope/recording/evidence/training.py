@@ -1,8 +1,8 @@
 """Evidence on a training: its optimizers and clips, rounded updates, and the cost of recording."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Shape
 
 OptimizerFamily = Literal["sgd", "adaptive", "other"]

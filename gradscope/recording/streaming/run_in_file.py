@@ -2,22 +2,36 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.opening import opened_to_read
 from gradscope.recording.origin import TargetRecord
 from gradscope.recording.paths import continuation_of
-from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, Site
+from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, Recording, Site
 from gradscope.recording.step_norms import has_norms, norm_tables
 from gradscope.recording.streaming.ordered_steps import events_in_order
-from gradscope.recording.tables import EVENTS, MODULES, PARAMETERS, SITES, STEPS, evidence_tables
+from gradscope.recording.tables import (
+    CALLS,
+    EVENTS,
+    MODULES,
+    NODES,
+    PARAMETERS,
+    SITES,
+    STEPS,
+    TENSOR_STATS,
+    evidence_tables,
+    read_captured_steps,
+    recording_of,
+)
 
 _NORMS = 1 << 14
 """Largest number of norms in memory, but for a step with more parameters."""
+_OF_TENSORS = (TENSOR_STATS, NODES, CALLS, MODULES, SITES)
+"""Tables of what is known of a tensor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +87,21 @@ class RunInFile:
         with opened_to_read(self.file) as base:
             steps = max(_NORMS // max(len(self.parameters), 1), 1)
             yield from norm_tables(base, self.numels, steps)
+
+    def tensors(self) -> Recording:
+        """Return a recording of the tensors, and of the captured steps: it lacks all else.
+
+        Raises:
+            GradscopeError: The file cannot be read.
+        """
+        with opened_to_read(self.file) as base:
+            header = read_header(dict(base.execute("SELECT name, value FROM meta")))
+            return recording_of(
+                header,
+                lambda table: table.records(base) if table in _OF_TENSORS else (),
+                stats=(),
+                captured_steps=read_captured_steps(base),
+            )
 
     @property
     def numels(self) -> Mapping[int, int]:

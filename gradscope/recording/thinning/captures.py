@@ -1,8 +1,8 @@
 """The captured steps of a long run that are kept: first and last ones, and some between."""
 
 from collections.abc import Set
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.recording.records import CapturedStep
 from gradscope.recording.writer import RecordingWriter
 

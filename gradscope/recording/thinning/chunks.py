@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import floor
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.summaries import (
     CosineSummary,
     SeriesKind,

@@ -3,10 +3,11 @@
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, isfinite, isnan
 from statistics import median
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.summaries import SeriesKind
 from gradscope.recording.records import EventRecord
 from gradscope.recording.repetitions import RepeatedSteps, is_repeated

@@ -1,8 +1,9 @@
 """How much of a run is kept: the limit in bytes, and what it buys."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
+from gradscope.frozen import dataclass
 from gradscope.options.recording_options import bytes_of
 
 FOLDED = 100

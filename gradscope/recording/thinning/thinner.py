@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.summaries import LimitRecord
 from gradscope.recording.records import CapturedStep, EventRecord, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded

@@ -91,7 +91,7 @@ def _targets(result: CheckResult, *, is_brief: bool) -> Iterator[Block]:
             rows.append((mark, Word(target.name, "strong"), "; ".join(_details(target))))
     if rows:
         yield Table(
-            columns=(Column(), Column(title="target"), Column(title="found")),
+            columns=(Column(), Column(title="target", kind="name"), Column(title="found")),
             rows=tuple(rows),
             is_plain=True,
         )

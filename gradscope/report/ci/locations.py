@@ -4,9 +4,10 @@ import ntpath
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.origin import TargetRecord

@@ -3,9 +3,10 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording

@@ -1,6 +1,7 @@
 """Lines of a document in the style and the characters of a page."""
 
-from textwrap import wrap
+import re
+from textwrap import TextWrapper
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -41,15 +42,13 @@ def hanging(text: Text, width: int, *, indent: int = 0, further: int = 0) -> Tex
     plain = text.plain
     shown = Text(overflow="fold")
     start = 0
-    for turn, line in enumerate(
-        wrap(
-            plain,
-            width,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + further),
-            break_on_hyphens=False,
-        )
-    ):
+    lines = _Wrapper(
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + further),
+        break_on_hyphens=False,
+    )
+    for turn, line in enumerate(lines.wrap(plain)):
         margin = indent + further if turn else indent
         words = line[margin:]
         start = plain.index(words, start)
@@ -57,6 +56,18 @@ def hanging(text: Text, width: int, *, indent: int = 0, further: int = 0) -> Tex
         shown.append_text(text[start : start + len(words)])
         start += len(words)
     return shown
+
+
+class _Wrapper(TextWrapper):
+    """Breaks a path that is longer than a line after its slashes."""
+
+    def _split(self, text: str) -> list[str]:
+        room = self.width - len(self.subsequent_indent)
+        return [
+            part
+            for word in super()._split(text)
+            for part in ([word] if len(word) <= room else re.split(r"(?<=/)(?=.)", word))
+        ]
 
 
 def cut(text: str, width: int, page: Page) -> str:

@@ -7,8 +7,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from gradscope.analysis.folding import Span
-from gradscope.report.document import Column, Location, Share, Table, TreeLabel, Value
-from gradscope.report.formats.text_lines import cut, written
+from gradscope.report.document import Column, Location, Share, Table, TreeLabel, Value, Word
+from gradscope.report.formats.text_lines import STYLES, cut, written
 from gradscope.report.number_format import value_text
 from gradscope.report.page import Page
 from gradscope.report.strips import BAR, LogScale, axis, bar
@@ -48,7 +48,8 @@ class _Fitting:
         ]
         bars = [at for at in self._kept if "bar" in self._kind(at)]
         flexible = [at for at in self._kept if at in bars or self._kind(at) == "name"]
-        room = width - sum(self._natural[at] + _GAP for at in self._kept if at not in flexible)
+        # Words beside a name are folded before it is: they may take two fifths of the page.
+        room = width - sum(self._fixed(at) + _GAP for at in self._kept if at not in flexible)
         room -= _GAP * (len(flexible) - 1)
         share = room // 4 if len(flexible) > len(bars) else room // max(len(bars), 1)
         self._bar = min(max(share, _LEAST_BAR), _MOST_BAR)
@@ -56,6 +57,17 @@ class _Fitting:
 
     def _kind(self, position: int) -> str:
         return self._table.columns[position].kind
+
+    def _fixed(self, position: int) -> int:
+        natural = self._natural[position]
+        is_words = self._kind(position) == "words"
+        return min(natural, 2 * self._width // 5) if is_words else natural
+
+    def _name_beside_words(self, position: int) -> int | None:
+        """Return the width of a name beside words that are folded; None for another column."""
+        is_pressed = any(self._fixed(at) < self._natural[at] for at in self._kept)
+        is_name = self._kind(position) == "name"
+        return min(self._natural[position], self._name) if is_name and is_pressed else None
 
     def _taken(self) -> int:
         """Return the minimum width of the shown columns."""
@@ -90,7 +102,7 @@ class _Fitting:
                 justify="right" if column.kind == "number" else "left",
                 no_wrap=not is_folded,
                 overflow="fold",
-                width=self._bar if "bar" in column.kind else None,
+                width=self._bar if "bar" in column.kind else self._name_beside_words(at),
             )
         scales = {at: self._scale(at) for at in self._kept}
         for row in self._table.rows:
@@ -131,6 +143,8 @@ class _Fitting:
                 return tree_label(value, width, page)
             case Location():
                 return _location(value, width, page)
+            case Word() if column.kind == "name":
+                return page.path(value.text, width, STYLES[value.mark])
             case str() | tuple():
                 return written(value, page, width)
             case None | float() | int() | Share() | Span():

@@ -3,10 +3,10 @@
 import math
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from gradscope.frozen import dataclass
 from gradscope.report.graph.layers import Arc, Item, LayeredGraph, Segment, layered
 
 _CROSSING_SWEEPS = 8

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, pairwise
 from typing import Self
 
 from gradscope.analysis.folding import Span
+from gradscope.frozen import dataclass
 from gradscope.report.graph.arrangement import Point
 from gradscope.report.graph.labels import norms_text, text_width
 from gradscope.report.graph.vertices import Box, Link, Vertex

@@ -1,11 +1,11 @@
 """The text on the vertices, boxes and links of a drawing, and how wide it is drawn."""
 
-from dataclasses import dataclass
 from typing import Literal
 from unicodedata import east_asian_width
 
 from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ModuleRow
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, printable
 from gradscope.recording.records import Reach
 from gradscope.report.graph.vertices import Box, Link, Vertex

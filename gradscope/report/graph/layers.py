@@ -1,9 +1,11 @@
 """Puts the items of a drawing into layers: links lead from a layer to ones below it."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heapify, heappop, heappush
 from typing import Literal
+
+from gradscope.frozen import dataclass
 
 Rank = Literal["first", "inner", "last"]
 """`first` and `last` are ports of incoming and outgoing links: above and below all other items."""

@@ -1,9 +1,10 @@
 """Lays out a part of a graph: a box from its content, then as an item of the box around it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
+from gradscope.frozen import dataclass
 from gradscope.report.graph.arrangement import Arrangement, Point, arrange
 from gradscope.report.graph.drawing import (
     Drawing,

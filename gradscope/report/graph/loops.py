@@ -1,7 +1,8 @@
 """Finds what an unrolled loop does again and again, as the time steps of a recurrent model."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+
+from gradscope.frozen import dataclass
 
 FEWEST_TURNS = 4
 """Fewer turns are as likely written out one by one."""

@@ -1,7 +1,7 @@
 """The part of a graph that is drawn: modules are folded until it fits, views are omitted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gradscope.analysis.folding import fold_modules
 from gradscope.analysis.recording_index import StepView, first_step
@@ -9,6 +9,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
+from gradscope.frozen import dataclass
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.boxes import Boxes, Contents, Path, without_unused
 from gradscope.report.graph.part_vertices import Key, PartLinks, Position, VertexMaker, whole_boxes

@@ -1,12 +1,13 @@
 """The vertices of a part of a graph, and the links between them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from gradscope.analysis.folding import span
 from gradscope.analysis.recording_index import StepView
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.report.graph.boxes import Path

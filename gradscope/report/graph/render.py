@@ -1,12 +1,13 @@
 """A graph in one of its output formats."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.report.graph.formats import GraphFormat
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.graph.part import GraphOptions, graph_part

@@ -1,9 +1,10 @@
 """Units of the arrangement, and the routes of links between them through boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from gradscope.frozen import dataclass
 from gradscope.report.graph.drawing import Frame
 from gradscope.report.graph.labels import vertex_size
 from gradscope.report.graph.layers import Item, Rank

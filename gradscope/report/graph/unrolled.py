@@ -1,10 +1,10 @@
 """Finds the operations that modules repeat in unrolled loops."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.recording_index import StepView
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.loops import loops
 from gradscope.report.graph.tensor_links import module_of

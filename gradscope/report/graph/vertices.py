@@ -1,11 +1,12 @@
 """The vertices, boxes and links of a drawing before its layout, and how findings mark them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, Self
 
 from gradscope.analysis.folding import Span, span
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.recording.records import Reach

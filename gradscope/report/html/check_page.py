@@ -1,7 +1,7 @@
 """The page of a check: its result, and a tab for each target."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
@@ -17,6 +17,7 @@ from gradscope.check.results import (
     reasons,
 )
 from gradscope.errors import ExitCode
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.report.check.document import OUTCOMES

@@ -3,8 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, printable, short
 from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.recording.overview import LossCourse

@@ -4,13 +4,14 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Literal
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.report.document import plain
 from gradscope.report.formats.notebook import inner_html
 from gradscope.report.html.columns import Json

@@ -1,9 +1,10 @@
 """Texts and small tables of a page: header, findings with their code, missing parts."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.attention.document import attention_sections

@@ -6,9 +6,10 @@ from, a string what it means, in the schema.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
+
+from gradscope.frozen import dataclass
 
 SCHEMA_VERSION = "1.0"
 

@@ -1,10 +1,10 @@
 """GS307: gradients that nobody uses."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

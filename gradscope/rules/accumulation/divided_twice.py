@@ -1,11 +1,11 @@
 """GS320: losses that are divided by the number of micro-batches twice."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.accumulation.scaled_without_accumulation import scaling_sites

@@ -1,13 +1,13 @@
 """GS317: gradients of one loss in the step of another loss's optimizer."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Recording, Site

@@ -1,10 +1,10 @@
 """GS323: collections of gradients that the next backward overwrites."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, KeptGradientsEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,11 +1,11 @@
 """GS309: graphs that reach back through earlier steps."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardErrorEvent,
     BackwardEvent,

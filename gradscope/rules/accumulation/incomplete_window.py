@@ -1,10 +1,10 @@
 """GS305: the last micro-batches of an epoch, which make no whole window."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity

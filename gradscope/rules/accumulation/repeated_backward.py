@@ -1,11 +1,11 @@
 """GS308: losses that are backpropagated twice into the same gradients."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -4,12 +4,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity

@@ -1,10 +1,10 @@
 """GS311: a scheduler that steps before the optimizer has."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.events import Event, ScalerStepEvent, SchedulerEvent, StepEvent
 from gradscope.recording.finding import Finding, Severity

@@ -1,12 +1,13 @@
 """GS306: optimizer steps that have no gradient to go by."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity

@@ -1,11 +1,11 @@
 """GS312: models that are trained in eval mode."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, ModeEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

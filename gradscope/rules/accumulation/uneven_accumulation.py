@@ -1,11 +1,11 @@
 """GS304: micro-batches of unequal size that weigh the same."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window
+from gradscope.frozen import dataclass
 from gradscope.phrasing import times_text
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity

@@ -1,11 +1,11 @@
 """GS303: micro-batches whose gradients are added up, not averaged."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity

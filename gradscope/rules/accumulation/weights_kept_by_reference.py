@@ -1,10 +1,10 @@
 """GS322: averages and kept states that share the memory of the weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import SharedWeightsEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity

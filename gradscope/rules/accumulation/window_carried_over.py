@@ -1,10 +1,10 @@
 """GS316: windows that begin with gradients from the previous epoch."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

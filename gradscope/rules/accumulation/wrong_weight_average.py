@@ -1,10 +1,10 @@
 """GS328: averages of the weights that run away, are almost copies, or are not stored."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import AverageEvent, StepEvent, only
 from gradscope.recording.evidence.parameters import UncalledUpdateRecord

@@ -1,10 +1,10 @@
 """GS506: an exception in backward."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.recording_index import ended_by
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,10 +1,10 @@
 """GS502: backward through a part of the graph that is used up."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.recording_index import ended_by
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

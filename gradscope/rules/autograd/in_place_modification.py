@@ -1,10 +1,10 @@
 """GS503: a write into a tensor that backward still needs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.recording_index import ended_by
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

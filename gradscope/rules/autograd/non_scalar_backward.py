@@ -1,9 +1,9 @@
 """GS504: backward from a tensor of more than one element."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,13 +1,13 @@
 """GS505: a backward that does not fit its forward, of a custom function or a checkpoint."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.model_parts import named
 from gradscope.analysis.reach import Reach
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short, times_text
 from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, only
 from gradscope.recording.evidence.failures import (

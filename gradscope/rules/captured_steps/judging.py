@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.rules.captured_steps.series import JudgedStep, Series, series_of
 from gradscope.rules.captured_steps.training import Training

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,

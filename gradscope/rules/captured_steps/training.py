@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from math import isfinite
@@ -11,6 +11,7 @@ from math import isfinite
 from gradscope.analysis.run_optimizers import are_alike
 from gradscope.analysis.surroundings import StepBefore, Surroundings
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardEvent,
     BackwardStart,

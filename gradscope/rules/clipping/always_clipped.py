@@ -1,13 +1,13 @@
 """GS405: a limit that sets the length of every step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal, short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,11 +1,11 @@
 """GS401: a clip that comes when the step is over."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext

@@ -1,11 +1,11 @@
 """GS402: a clip that comes before there is a gradient."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

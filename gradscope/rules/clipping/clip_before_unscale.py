@@ -1,13 +1,13 @@
 """GS403: a clip of gradients that are still multiplied by the loss scale."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

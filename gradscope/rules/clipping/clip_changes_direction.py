@@ -1,12 +1,12 @@
 """GS407: a clip that turns the step away."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.analysis.kept_steps import KeptSteps, steps_of
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.training import ClipMethod
 from gradscope.recording.finding import Finding, Severity

@@ -1,10 +1,10 @@
 """GS409: clips between the micro-batches of one step."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,12 +1,12 @@
 """GS408: a clip that spreads NaN over all gradients."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, isnan
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, ScalerStepEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

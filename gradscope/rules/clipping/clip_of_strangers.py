@@ -1,11 +1,11 @@
 """GS411: clips of parameters that the step after them does not use."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.frozen import dataclass
 from gradscope.recording.events import StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,13 +1,13 @@
 """GS406: a limit that nothing comes near."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal, short, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

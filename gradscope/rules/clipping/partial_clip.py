@@ -1,11 +1,11 @@
 """GS404: parameters that the clip forgets."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import hypot
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, ClippedStep, Clips, clipped_steps
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule

@@ -1,11 +1,11 @@
 """GS410: clips that leave nothing."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isnan
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.frozen import dataclass
 from gradscope.recording.events import ClipValueEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

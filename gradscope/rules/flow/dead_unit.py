@@ -1,9 +1,9 @@
 """GS105: units that no row of the batch activates."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import UnitRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

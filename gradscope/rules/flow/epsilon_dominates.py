@@ -1,10 +1,10 @@
 """GS110: gradients that are smaller than Adam's epsilon."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import log2
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat

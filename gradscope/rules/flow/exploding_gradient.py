@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.spine import Spines, Trend
+from gradscope.frozen import dataclass
 from gradscope.phrasing import fold_text, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,13 +1,13 @@
 """GS107: steps whose gradient is far above the run's own level."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clips
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short, times_text
 from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity

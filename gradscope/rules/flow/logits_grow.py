@@ -1,11 +1,11 @@
 """GS115: attention scores or outputs that grow step by step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
 from gradscope.analysis.attention.logits import LogitPoint, LogitSeries, logit_series
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

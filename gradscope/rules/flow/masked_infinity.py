@@ -1,9 +1,9 @@
 """GS114: infinities that backward makes, and masks again."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.non_finite.gradient_breaks import (

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity

@@ -1,9 +1,9 @@
 """GS106: activations at the ends of their range."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import SaturationRecord
 from gradscope.recording.evidence.parameters import InitialisationRecord, LoadedRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity

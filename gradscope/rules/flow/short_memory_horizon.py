@@ -1,10 +1,10 @@
 """GS112: recurrent layers whose gradient fades before the start of the sequence."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.spine import Spines
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site

@@ -1,10 +1,10 @@
 """GS111: units of a layer that can never differ."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import MOST_NAMED
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.parameters import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,13 +1,13 @@
 """GS116: updates that jump before the loss does."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, isfinite
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity

@@ -1,10 +1,10 @@
 """GS108: steps that are large against the weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.training import ArgumentKind, OptimizerRecord
 from gradscope.recording.finding import Finding, Severity

@@ -1,9 +1,9 @@
 """GS109: steps that hardly move the weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.training import ArgumentKind, OptimizerRecord
 from gradscope.recording.finding import Finding, Severity

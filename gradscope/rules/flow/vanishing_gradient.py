@@ -1,10 +1,10 @@
 """GS102: gradients that shrink with depth."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.spine import Spines, Trend
+from gradscope.frozen import dataclass
 from gradscope.phrasing import fold_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

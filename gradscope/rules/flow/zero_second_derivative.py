@@ -1,9 +1,9 @@
 """GS118: second derivatives that are zero everywhere."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ZeroDerivativeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window
+from gradscope.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

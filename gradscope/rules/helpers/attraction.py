@@ -1,8 +1,8 @@
 """Losses that only draw two outputs of one network together, which constants minimise."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext

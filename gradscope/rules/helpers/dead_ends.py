@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.context import RuleContext

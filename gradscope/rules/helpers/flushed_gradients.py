@@ -1,7 +1,6 @@
 """How much of a gradient half precision flushes to zero, and whether the loss is scaled."""
 
-from dataclasses import dataclass
-
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Site

@@ -3,9 +3,9 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.spine import ForwardLevels, Point, Trend
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.finding import RelatedLocation

@@ -1,10 +1,10 @@
 """Gradients that were left over from earlier steps, erased before one, or added up."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, EpochEvent, Event, StepEvent, ZeroEvent
 from gradscope.rules.context import RuleContext
 

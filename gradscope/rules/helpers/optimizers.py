@@ -1,10 +1,10 @@
 """Facts on optimizers and their parameters: replaced, frozen, or omitted ones."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import ZeroEvent, only
 from gradscope.recording.evidence.batches import ProbeName
 from gradscope.recording.evidence.parameters import CallerRecord, FreezeRecord

@@ -6,11 +6,11 @@ crossed by every path, and the spine shows nothing. The calls of the recurrent w
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from gradscope.analysis.recording_index import StepView
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord, TensorRef

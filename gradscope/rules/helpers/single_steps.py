@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.analysis.loop_windows import LoopWindow
 from gradscope.analysis.losses.summarised_losses import stepped
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence.training import TrainedOptimizer

@@ -3,13 +3,13 @@
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, inf, isfinite, log
 from statistics import median
 
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.windows import Series, Window
+from gradscope.frozen import dataclass
 from gradscope.recording.thinning.buckets import Bucket
 
 _NORMAL = 1.4826

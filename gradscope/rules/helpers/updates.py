@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 from math import isfinite
@@ -11,6 +10,7 @@ from statistics import median
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal, short
 from gradscope.recording.events import SchedulerEvent, StepEvent, only
 from gradscope.recording.records import ParameterRecord, StepRecord
@@ -74,9 +74,9 @@ class UpdateRatios:
 
     @property
     def rates(self) -> str:
-        """Learning rates for a message, as ` (lr 0.1)`; empty if the optimizer has none."""
+        """Learning rates for a message, as `(lr=0.1)`; empty if the optimizer has none."""
         rates = ", ".join(literal(rate) for rate in sorted(self.learning_rates))
-        return f" (lr {rates})" if rates else ""
+        return f"(lr={rates})" if rates else ""
 
     def _counts(self, record: ParameterRecord) -> bool:
         if len(record.shape.dims) < 2 or not record.requires_grad:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
@@ -12,6 +11,7 @@ from gradscope.analysis.losses.summarised_losses import (
     stepped,
     weighted_losses,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity

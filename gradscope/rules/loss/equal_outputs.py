@@ -1,9 +1,9 @@
 """GS715: different examples with the same output."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import EqualOutputsRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

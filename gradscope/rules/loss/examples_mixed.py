@@ -1,10 +1,10 @@
 """GS707: outputs of one example that depend on another."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import MixedExamplesRecord
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity

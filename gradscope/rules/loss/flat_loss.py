@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import ClassVar
@@ -14,6 +13,7 @@ from gradscope.analysis.losses.summarised_losses import (
     stepped,
     weighted_losses,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.evidence.forward import ComparisonRecord

@@ -1,9 +1,9 @@
 """GS723: focal losses whose factor is computed from the mean over the batch."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord

@@ -1,9 +1,9 @@
 """GS719: masks of attention that hide the tokens instead of the padding."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import InvertedMaskRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

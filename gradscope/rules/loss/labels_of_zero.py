@@ -1,9 +1,9 @@
 """GS718: margin losses whose labels are 0 and 1."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ZeroLabelRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

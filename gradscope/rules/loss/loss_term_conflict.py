@@ -1,9 +1,9 @@
 """GS703: terms of the loss with opposite or dominant gradients."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.recording.finding import Finding, Severity

@@ -1,10 +1,10 @@
 """GS704: terms of the loss that train nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.surroundings import Surroundings
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity

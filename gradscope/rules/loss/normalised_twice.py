@@ -1,10 +1,11 @@
 """GS701: inputs of a loss that are normalised twice."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity

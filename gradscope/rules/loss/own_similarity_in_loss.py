@@ -1,9 +1,9 @@
 """GS717: contrastive losses in which each example competes with itself."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import OwnSimilarityRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,9 +1,9 @@
 """GS712: gradient penalties over parts of an example's gradient."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.forward import PartialNormRecord
 from gradscope.recording.finding import Finding, Severity

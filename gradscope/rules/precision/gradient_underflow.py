@@ -1,9 +1,9 @@
 """GS601: gradients too small for their type, though the loss is scaled."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import FlushRecord
 from gradscope.recording.evidence.training import ArgumentKind

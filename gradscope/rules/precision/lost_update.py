@@ -1,11 +1,11 @@
 """GS603: updates that are smaller than the weights can hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import StepEvent
 from gradscope.recording.evidence.parameters import CastRecord
 from gradscope.recording.evidence.training import ArgumentKind, RoundedUpdate

@@ -1,11 +1,11 @@
 """GS605: steps with gradients that still carry a gradient scaler's scale."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     ScalerStepEvent,
     StepEvent,

@@ -1,10 +1,10 @@
 """GS602: steps that the gradient scaler skips."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import ScalerStepEvent
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity

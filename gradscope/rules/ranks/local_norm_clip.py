@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import agree, global_norms
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import EventRecord, Site

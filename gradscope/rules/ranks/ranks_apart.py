@@ -1,12 +1,12 @@
 """GS801: replicas whose weights differ between ranks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job, first_failure
 from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.analysis.ranks.parting import own_parts
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

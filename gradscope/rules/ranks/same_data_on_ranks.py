@@ -1,11 +1,11 @@
 """GS807: ranks that train on the same batches."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from gradscope.analysis.job import Job
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent, RankPass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

@@ -1,11 +1,11 @@
 """GS803: ranks with unequal counts of rows or tokens under a mean loss."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.job import Job, Rank
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (

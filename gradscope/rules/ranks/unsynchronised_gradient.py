@@ -1,12 +1,12 @@
 """GS802: steps with gradients that no rank has reduced."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job
 from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.analysis.ranks.tied import tied_weights_apart
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

@@ -1,9 +1,9 @@
 """GS222: a generator's or an actor's optimizer that also steps the network that judges it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import CapturedStep

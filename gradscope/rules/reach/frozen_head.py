@@ -1,11 +1,12 @@
 """GS214: new layers that are frozen together with old ones: heads, adapters."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.model_parts import Subtrees
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site

@@ -1,7 +1,6 @@
 """GS201: parameters cut off from the loss."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
@@ -10,6 +9,7 @@ from gradscope.analysis.reach import (
     Reach,
     Stop,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext

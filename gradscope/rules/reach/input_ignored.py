@@ -1,9 +1,9 @@
 """GS218: inputs that nothing depends on."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import IgnoredInputRecord, PaddingRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

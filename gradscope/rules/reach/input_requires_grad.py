@@ -1,10 +1,10 @@
 """GS209: an input that requires grad for nothing."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import Reach
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

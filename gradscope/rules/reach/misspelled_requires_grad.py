@@ -1,9 +1,9 @@
 """GS210: attributes that were meant to be `requires_grad`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import AttributeRecord
 from gradscope.recording.finding import Finding, Severity

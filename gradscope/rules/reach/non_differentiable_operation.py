@@ -1,7 +1,6 @@
 """GS202: parameters that reach the loss only through operations without a derivative."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import named
@@ -9,6 +8,7 @@ from gradscope.analysis.reach import (
     Reach,
     Stop,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,10 +1,10 @@
 """GS205: parameters with a gradient that no optimizer ever steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import Part, named
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.finding import Finding, Severity

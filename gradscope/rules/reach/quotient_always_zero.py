@@ -1,10 +1,10 @@
 """GS220: divisions of whole numbers that always give 0."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.events import ZeroQuotientEvent, only
 from gradscope.recording.evidence.forward import ZeroQuotientRecord

@@ -1,10 +1,10 @@
 """GS217: samples through which no gradient goes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import Reach
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef

@@ -1,13 +1,13 @@
 """GS206: optimizers that hold parameters which the model no longer has."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import named
 from gradscope.analysis.reach import (
     Reach,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity

@@ -1,11 +1,11 @@
 """GS211: a bootstrapped target that is trained along with the prediction."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import is_named_fixed
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.events import AverageEvent, only
 from gradscope.recording.evidence.forward import ComparisonRecord

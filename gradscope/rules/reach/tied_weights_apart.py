@@ -1,12 +1,12 @@
 """GS213: two parameters that were meant as one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Reach
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -1,13 +1,13 @@
 """GS207: tensors that the model learns from nobody: `parameters()` does not give them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import MOST_NAMED
 from gradscope.analysis.reach import (
     Reach,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import LeafRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity

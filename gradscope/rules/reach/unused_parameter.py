@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import Part, named
@@ -10,6 +9,7 @@ from gradscope.analysis.reach import (
     Reach,
 )
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import DroppedRecord, OverwrittenRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity

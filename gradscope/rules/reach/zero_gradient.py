@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.model_parts import Subtrees, named
 from gradscope.analysis.reach import (
     Reach,
 )
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.recording.finding import Finding, Severity

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeGuard
 
 import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target.batches import Batches, LoadedBatches, is_batch_file, make_inputs, read_batch
 from gradscope.target.calling import TARGET_NAMES, forward_signature
 from gradscope.target.discovery.guessed_inputs import guess_inputs

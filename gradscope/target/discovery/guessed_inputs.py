@@ -6,13 +6,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice, product
 
 import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.progress import tell_stage
 from gradscope.target import members
 from gradscope.target.batches import make_inputs

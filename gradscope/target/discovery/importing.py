@@ -7,7 +7,6 @@ import linecache
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -15,6 +14,7 @@ from traceback import extract_tb
 from types import CodeType, ModuleType
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target.files import exists, require_file
 from gradscope.target.user_code import Advice, UserCode, did_you_mean
 

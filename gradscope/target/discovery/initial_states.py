@@ -1,12 +1,12 @@
 """Makes initial states for recurrent models whose forward takes one."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.calling import can_take, signature_of
 from gradscope.target.structures import named_tensors

@@ -3,13 +3,14 @@
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.discovery.importing import Source
 from gradscope.target.discovery.values import (

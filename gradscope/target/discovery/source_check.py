@@ -2,10 +2,10 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.target.discovery.importing import check_module, find_file
 from gradscope.target.notation import TargetSpec
 from gradscope.target.user_code import did_you_mean

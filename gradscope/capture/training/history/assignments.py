@@ -2,12 +2,12 @@
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import CodeType, FrameType
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.training.locations import is_installed
+from gradscope.frozen import dataclass
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While

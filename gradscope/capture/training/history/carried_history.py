@@ -7,7 +7,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import behind, tensors
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import Carried
 
 _MOST_FILES = 1000

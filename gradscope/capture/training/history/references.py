@@ -4,7 +4,6 @@ import sys
 from argparse import Namespace
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType, SimpleNamespace
@@ -21,6 +20,7 @@ from gradscope.capture.training.history.assignments import (
     store_of_variable,
 )
 from gradscope.capture.training.locations import is_installed
+from gradscope.frozen import dataclass
 
 _MOST_ITEMS = 2_000
 """Maximum number of items visited in one variable, nested ones included."""

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FrameType
 from weakref import ref
 
@@ -18,6 +18,7 @@ from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.seen_values import SeenValues
 from gradscope.capture.training.steps.update_lines import only_line_of
+from gradscope.frozen import dataclass
 from gradscope.recording.events import ReplacedWeightsEvent, named
 
 _FEWEST, _MOST = 4, 16

@@ -1,9 +1,8 @@
 """Selects the gradients of a run that are stored in addition to their norms."""
 
-from dataclasses import dataclass
-
 from gradscope.capture.step.stored_gradients import Kept, keep
 from gradscope.capture.training.gradient_state import Entry
+from gradscope.frozen import dataclass
 from gradscope.recording.stored_gradient import KeepMode
 
 StoredEntry = tuple[Entry, Kept | None]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.stored_gradients import StoredEntry
 from gradscope.errors import GradscopeError
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.training import RoundedUpdate, RunEnding, TrainedOptimizer

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.report.html.columns import Json, numbers
 
@@ -167,7 +167,9 @@ def bin_bars(
     return {
         "type": "bar",
         "name": name,
-        "x": numbers((low + high) / 2 for low, high in bins),
+        # Around a centre, plotly widens the bars that are narrow on a linear axis.
+        "x": numbers(low for low, _ in bins),
+        "offset": 0,
         "width": numbers(high - low for low, high in bins),
         "y": numbers(counts),
         "base": numbers(below),

@@ -1,10 +1,10 @@
 """Contributions to the norm: modules, and in each the parameters, by their share of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.clipping.sections import Contribution, Contributions, Section
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.report.clipping.phrasing import headline
 from gradscope.report.html.charts.lettering import hover, lettered, number

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.clipping.series import ClipPoint
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.report.clipping.phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.report.html.charts.heat import Cell
 from gradscope.report.html.columns import Json

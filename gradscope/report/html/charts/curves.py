@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.columns import envelope as extremes
 from gradscope.analysis.columns import measured_curves
 from gradscope.analysis.kept_steps import Span
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, printable
 from gradscope.report.html.charts.axes import MOST_MARKS, Panel, stacked, step_axis, thinned
 from gradscope.report.html.charts.envelopes import envelope

@@ -3,9 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.report.html.charts.axes import thinned
 from gradscope.report.html.charts.depth_layout import (
     MARGIN,

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.analysis.spine import Spines
+from gradscope.frozen import dataclass
 from gradscope.recording.records import TensorRef
 from gradscope.report.html.charts.forward_order import ForwardOrder, Run
 from gradscope.report.html.charts.lettering import lettered

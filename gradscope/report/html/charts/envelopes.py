@@ -7,9 +7,9 @@ neighbours.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.kept_steps import Span
+from gradscope.frozen import dataclass
 from gradscope.report.html.charts.axes import MOST_MARKS
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 

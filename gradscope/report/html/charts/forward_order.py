@@ -3,12 +3,12 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
 
 from gradscope.analysis.recording_index import created
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.report.html.charts.lettering import lettered

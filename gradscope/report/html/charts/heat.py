@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -11,6 +11,7 @@ from gradscope.analysis.layers import column_peaks, larger
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.report.html.charts.step_marks import finding_text
 from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions

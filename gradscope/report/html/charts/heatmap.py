@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.report.html.charts.axes import Panel, stacked, step_axis
 from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.report.html.charts.lettering import row_labels
 from gradscope.report.html.columns import Json, ModuleIndices, positions

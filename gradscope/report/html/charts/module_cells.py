@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import ModuleIndices

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
+from gradscope.frozen import dataclass
 from gradscope.report.html.charts.colours import ColourScale
 from gradscope.report.html.charts.lettering import exact
 from gradscope.report.html.charts.module_cells import (

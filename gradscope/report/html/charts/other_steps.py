@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
+from gradscope.frozen import dataclass
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 

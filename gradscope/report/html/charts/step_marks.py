@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.loop_windows import windows
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CurveKind, TrainingRun
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
 from gradscope.report.finding_phrasing import parameter_text
 from gradscope.report.html.charts.axes import Panel

@@ -1,10 +1,10 @@
 """Divides the summed losses of a step by the number of all their targets."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.mean_losses import MeanLoss, mean_loss

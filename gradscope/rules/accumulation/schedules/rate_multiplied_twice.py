@@ -1,10 +1,10 @@
 """GS321: schedules whose function returns the learning rate instead of a factor."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.events import SchedulerEvent, only
 from gradscope.recording.finding import Finding, Severity

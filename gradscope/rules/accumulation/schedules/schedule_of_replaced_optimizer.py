@@ -1,10 +1,10 @@
 """GS325: schedules that go on with an optimizer that another one has replaced."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.events import Event, SchedulerEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.events import EpochEvent, only
 from gradscope.recording.finding import Finding, Severity

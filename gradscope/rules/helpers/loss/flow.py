@@ -1,8 +1,8 @@
 """How tensors go into the loss: its terms, and the operations on the way to it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext

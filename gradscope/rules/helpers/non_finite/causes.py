@@ -1,8 +1,8 @@
 """Why an operation makes NaN or infinity, in the forward or in its backward."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import NonfiniteRecord, OperandRecord
 from gradscope.recording.evidence.forward import ForwardStat

@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gradscope.analysis.surroundings import StepBefore
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal
 from gradscope.recording.evidence.failures import LateCapture, NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation

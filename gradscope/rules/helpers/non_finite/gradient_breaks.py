@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.finding import RelatedLocation

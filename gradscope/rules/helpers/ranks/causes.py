@@ -1,7 +1,6 @@
 """Why replicas part: what differs between ranks before their weights do."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.ranks.parting import (
@@ -11,6 +10,7 @@ from gradscope.analysis.ranks.parting import (
     parted_replicas,
     parted_without_gradient,
 )
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import Site
 from gradscope.rules.helpers.jobs import backward_site, forward_site, joined_events, step_site

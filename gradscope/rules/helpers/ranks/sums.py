@@ -1,10 +1,10 @@
 """Sums over the ranks that nothing divides, or that are taken too often."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.ranks.parting import begin_apart, have_same_batches
+from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 from gradscope.rules.helpers.jobs import (
     backward_site,

@@ -15,8 +15,8 @@ def bars(figure):
     found = {}
     for one in figure["data"]:
         if one.get("xaxis", "x") == "x":
-            for middle, width, count in zip(one["x"], one["width"], one["y"], strict=True):
-                key = (middle - width / 2, middle + width / 2)
+            for low, width, count in zip(one["x"], one["width"], one["y"], strict=True):
+                key = (low, low + width)
                 found[key] = found.get(key, 0) + count
     return [(low, high, count) for (low, high), count in found.items()]
 

@@ -114,7 +114,7 @@ def test_an_encoder_that_the_optimizer_holds_is_a_warning_with_that_evidence(tmp
 
     (found,) = cuts(loop, tmp_path)
     assert found.severity == "warning"
-    assert "but its 4 parameters are in Adam (lr 0.01)" in found.message
+    assert "but its 4 parameters are in Adam(lr=0.01)" in found.message
 
 
 @pytest.mark.parametrize(("is_loaded", "level"), [(False, "error"), (True, "warning")])

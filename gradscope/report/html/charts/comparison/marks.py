@@ -1,7 +1,7 @@
 """Parameters of two sides as marks and as rows of a table, by how they changed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from gradscope.comparison.comparison import Comparison
@@ -9,6 +9,7 @@ from gradscope.comparison.findings import ComparedFinding, Standing
 from gradscope.comparison.parameters import CHANGES, WORSE, Change, ComparedParameter, ParameterPair
 from gradscope.comparison.regressions import ComparisonVerdict, Outcome
 from gradscope.comparison.side import Side, SideParameter
+from gradscope.frozen import dataclass
 from gradscope.report.comparison.phrasing import TITLES
 from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart

@@ -23,7 +23,9 @@ KINDS: tuple[Kind, ...] = ("none", "0", "norm", "NaN, inf")
 
 _STRIP, _GAP = 0.06, 0.035
 _MARGIN = 0.15
-"""Margin in decades beyond the smallest and the largest norm."""
+"""Least margin in decades beyond the smallest and the largest norm."""
+_MARGIN_SHARE = 0.03
+"""Least margin as a share of the axis: the ends of a long one would cut marks in half."""
 
 Trace = dict[str, Json]
 
@@ -98,8 +100,9 @@ def _ends(rows: Sequence[PairRow], tolerance: float) -> tuple[float, float]:
     ]
     if not norms:
         return -1.0, 0.0
-    margin = max(_MARGIN, 2 * math.log10(1 + tolerance))
-    return min(norms) - margin, max(norms) + margin
+    low, high = min(norms), max(norms)
+    margin = max(_MARGIN, 2 * math.log10(1 + tolerance), _MARGIN_SHARE * (high - low))
+    return low - margin, high + margin
 
 
 def _outermost(letter: str, axes: Mapping[Kind, str]) -> str:

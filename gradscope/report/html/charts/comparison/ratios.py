@@ -3,10 +3,10 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from gradscope.comparison.side import Side
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.report.html.charts.axes import (
     Axis,
@@ -257,9 +257,9 @@ def compared_spread(
     ratios = [row.pair.ratio or 0.0 for row in known]
     if len(set(ratios)) < 2:
         return None
-    edges = bin_edges(ratios)
     base, other = sides
     band = 1 / (1 + tolerance), 1 + tolerance
+    edges = bin_edges(ratios, band)
     drawn = [math.log10(edge) for edge in (edges[0], edges[-1])]
     layout: dict[str, Json] = {
         "barmode": "overlay",
@@ -289,10 +289,16 @@ def compared_spread(
     )
 
 
-def bin_edges(ratios: Sequence[float]) -> list[float]:
-    """Return the ends of bins that are equally wide on a logarithmic axis, and hold all ratios."""
+def bin_edges(ratios: Sequence[float], band: tuple[float, float]) -> list[float]:
+    """Return the ends of bins that are equally wide on a logarithmic axis, and hold all ratios.
+
+    Ratios that are near each other have few bins: the axis also shows the band, beside which many
+    would be too narrow to be seen.
+    """
     low, high = math.log10(min(ratios) / _MARGIN), math.log10(max(ratios) * _MARGIN)
-    return [10 ** (low + (high - low) * at / _BINS) for at in range(_BINS + 1)]
+    ends = low, high, *log_band(band)
+    bins = max(round(_BINS * (high - low) / (max(ends) - min(ends))), 1)
+    return [10 ** (low + (high - low) * at / bins) for at in range(bins + 1)]
 
 
 def _is_drawn(ratio: float | None) -> bool:

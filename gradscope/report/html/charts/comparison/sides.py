@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
+from gradscope.frozen import dataclass
 from gradscope.report.html.charts.colours import DIVERGING
 from gradscope.report.html.charts.comparison.marks import worst_first
 from gradscope.report.html.charts.lettering import lettered, number
