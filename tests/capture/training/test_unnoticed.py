@@ -52,6 +52,15 @@ def under_mode(kind):
     return mode.calls
 
 
+def under_mode_by_classes():
+    """With as many examples as classes, the logits may be those of pairs."""
+    model, x = nn.Linear(3, 4), torch.eye(4)[:, :3]
+    with Operations() as mode:
+        targets = x.argmax(1)
+        train(list(model.parameters()), lambda: nn.functional.cross_entropy(model(x), targets))
+    return mode.calls
+
+
 def on_subclass():
     calls = Counter()
 
@@ -72,8 +81,13 @@ def on_subclass():
 )
 @pytest.mark.parametrize(
     "counted",
-    [lambda: under_mode(Functions), lambda: under_mode(Operations), on_subclass],
-    ids=["functions", "operations", "subclass"],
+    [
+        lambda: under_mode(Functions),
+        lambda: under_mode(Operations),
+        under_mode_by_classes,
+        on_subclass,
+    ],
+    ids=["functions", "operations", "operations by classes", "subclass"],
 )
 def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     seen = []
