@@ -98,6 +98,29 @@ def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     assert recording.finished
 
 
+def test_a_module_may_get_an_object_that_has_no_class(run):
+    class Classless:
+        @property
+        def __class__(self):
+            raise RuntimeError("by the script")
+
+    class Model(nn.Linear):
+        def forward(self, x, _, *, more):
+            return super().forward(x), more
+
+    def loop():
+        model, odd = Model(3, 2), Classless()
+        train(
+            list(model.parameters()),
+            lambda: model(torch.ones(4, 3), odd, more=[odd])[0].square().mean(),
+        )
+
+    recording = run(loop, make_captures=script_captures_by(Schedule(1))).recording
+    assert len(recording.steps) == STEPS
+    assert recording.captured_steps
+    assert recording.finished
+
+
 def on_meta():
     model = nn.Linear(3, 2)
     train(list(model.parameters()), lambda: model(torch.ones(4, 3)).square().mean())
