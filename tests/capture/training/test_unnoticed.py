@@ -61,6 +61,29 @@ def under_mode_by_classes():
     return mode.calls
 
 
+def under_mode_with_custom_function():
+    """Its backward gets copies of gradients, and the large one is measured at once."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    model, x = nn.Sequential(nn.Linear(3, 40), nn.Linear(40, 2)), torch.ones(3000, 3)
+    with Operations() as mode:
+
+        def loss():
+            hidden = model[0](x)
+            return (model[1](Doubled.apply(hidden)) + hidden.sum()).square().mean()
+
+        train(list(model.parameters()), loss)
+    return mode.calls
+
+
 def on_subclass():
     calls = Counter()
 
@@ -85,9 +108,10 @@ def on_subclass():
         lambda: under_mode(Functions),
         lambda: under_mode(Operations),
         under_mode_by_classes,
+        under_mode_with_custom_function,
         on_subclass,
     ],
-    ids=["functions", "operations", "operations by classes", "subclass"],
+    ids=["functions", "operations", "operations by classes", "custom function", "subclass"],
 )
 def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     seen = []
