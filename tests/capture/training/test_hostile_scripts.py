@@ -4,10 +4,12 @@ import copy
 import functools
 import gc
 import inspect
+import io
 import os
 import pickle
 import signal
 import sqlite3
+import sys
 import threading
 from weakref import ref
 
@@ -253,6 +255,27 @@ def test_what_a_handler_of_a_signal_raises_reaches_the_script(
     finally:
         signal.signal(signal.SIGALRM, before)
     assert capsys.readouterr().err.count("recording ended") == 1
+
+
+@pytest.mark.parametrize("stderr", [None, "closed"])
+def test_the_script_goes_on_where_the_recording_cannot_even_end(
+    stderr, watch, model, monkeypatch, capsys
+):
+    def fail(*_):
+        raise sqlite3.OperationalError("locking protocol")
+
+    train(model)
+    running = watch._running
+    monkeypatch.setattr(running._writer, "write", fail)
+    monkeypatch.setattr(running._writer._recorder._writer, "transaction", fail)
+    broken = io.StringIO() if stderr else None
+    if broken is not None:
+        broken.close()
+    with monkeypatch.context() as context:
+        context.setattr(sys, "stderr", broken)
+        train(model, steps=3)
+    assert not running._guard.active
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.nightly
