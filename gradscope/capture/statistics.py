@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch._C import DisableTorchFunction
 
 from gradscope.capture.arithmetic import (
     SAFE_NORMS,
@@ -37,6 +38,7 @@ from gradscope.capture.reading import (
     is_in_place,
     is_plain,
 )
+from gradscope.capture.training.guard import without_dispatch_modes
 from gradscope.recording.records import GradientStat
 
 Key = tuple[int, int]
@@ -184,32 +186,35 @@ class Measurer:
             self.flush()
 
     def _add_part(self, key: Key, tensor: Tensor) -> None:
-        try:
-            values, repeats, numel = elements(tensor)
-        except NotReadable as reason:
-            self.unmeasured[key] = str(reason)
-            return
-        stored = values.numel()
-        if numel and not stored:  # a sparse tensor of zeros only
-            values = values.new_zeros(1)
-        numbers = None
-        if stored > HELD_ELEMENTS:
-            flat = in_memory_order(values)
-            numbers = exact(flat) if flat.is_cpu else exact_on_device(flat)
-            # A copy, because a view would keep the whole gradient alive.
-            values = flat[:: stored // HELD_ELEMENTS][:HELD_ELEMENTS].clone()
-        # Inference tensors count no versions: a later write would go unnoticed.
-        elif values.is_inference():
-            values = values.clone()
+        # Hooks of a backward run under the script's modes.
+        with DisableTorchFunction(), without_dispatch_modes():
+            try:
+                values, repeats, numel = elements(tensor)
+            except NotReadable as reason:
+                self.unmeasured[key] = str(reason)
+                return
+            stored = values.numel()
+            if numel and not stored:  # a sparse tensor of zeros only
+                values = values.new_zeros(1)
+            numbers = None
+            if stored > HELD_ELEMENTS:
+                flat = in_memory_order(values)
+                numbers = exact(flat) if flat.is_cpu else exact_on_device(flat)
+                # A copy, because a view would keep the whole gradient alive.
+                values = flat[:: stored // HELD_ELEMENTS][:HELD_ELEMENTS].clone()
+            # Inference tensors count no versions: a later write would go unnoticed.
+            elif values.is_inference():
+                values = values.clone()
         self._origins[key] = _Origin(stored, repeats, numel, numbers)
         self._hold(key, values, values._version, values.numel())
 
     def flush(self) -> None:
         """Measure the gradients held in main memory, and release them."""
         held, self._held, self._held_elements = self._held, [], 0
-        self._measure(self._untouched(held))
-        for bucket in self._buckets[:-_UNSORTED_BUCKETS]:
-            bucket.sort_sample()
+        with DisableTorchFunction(), without_dispatch_modes():
+            self._measure(self._untouched(held))
+            for bucket in self._buckets[:-_UNSORTED_BUCKETS]:
+                bucket.sort_sample()
 
     def results(self) -> Numbers:
         """Return the statistics of everything added since the last call.

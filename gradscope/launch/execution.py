@@ -92,7 +92,7 @@ def ending_by(error: BaseException) -> RunEnding:
 def _first_line(value: object) -> str:
     try:
         lines = str(value).split("\n")
-    except Exception:  # noqa: BLE001 - it runs code of the program's
+    except BaseException:  # noqa: BLE001 - it runs code of the program's, which may even exit
         return ""
     text = lines[0].strip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -16,7 +16,12 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import follow_original, is_traced
 from gradscope.capture.interpreter import uncounted
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.training.guard import Function, Patches, is_interruption
+from gradscope.capture.training.guard import (
+    Function,
+    Patches,
+    is_interruption,
+    without_dispatch_modes,
+)
 from gradscope.step_capture.called_from import CalledFrom
 from gradscope.step_capture.forward_watch import ForwardWatch
 from gradscope.step_capture.function_inputs import FunctionInputs
@@ -223,7 +228,8 @@ class CaptureMode(TorchFunctionMode):
                 sites = None
             else:
                 try:
-                    with DisableTorchFunction():  # the script's subclasses do not see this
+                    # The script's subclasses and modes do not see this.
+                    with DisableTorchFunction(), without_dispatch_modes():
                         self._functions.began(frame)
                         values.began(func, args, kwargs, frame)
                         start = sites.began(func, args, frame)
@@ -234,7 +240,7 @@ class CaptureMode(TorchFunctionMode):
             # A backward called by the script may have ended the capture.
             if sites is not None and sites is self._sites:
                 try:
-                    with DisableTorchFunction():
+                    with DisableTorchFunction(), without_dispatch_modes():
                         sites.returned(func, args, kwargs, result, start, frame)
                         values.returned(func, args, kwargs, result, frame)
                     self._count()

@@ -1,10 +1,13 @@
 """The walk over the backward graph: nodes, edges, leaves, views, in-place operations."""
 
+from collections import OrderedDict, UserDict
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from gradscope.capture.step.graph import walk
+from gradscope.capture.step.graph import tensors, walk
 from gradscope.capture.step.modules import InnermostCall, ModuleCall
 from gradscope.recording.records import TensorRef
 from tests.nightly import some_on_push
@@ -13,6 +16,86 @@ from tests.nightly import some_on_push
 def parameters(*shapes: tuple[int, ...]) -> nn.ParameterList:
     torch.manual_seed(0)
     return nn.ParameterList([torch.randn(shape) for shape in shapes])
+
+
+class Counted(list):
+    """A container whose own methods raise."""
+
+    def __iter__(self):
+        raise RuntimeError("by the script")
+
+    __len__ = __bool__ = __iter__
+
+
+class Keyed(dict):
+    def values(self):
+        raise RuntimeError("by the script")
+
+    __iter__ = __len__ = items = keys = values
+
+
+class Wrapped(UserDict):
+    def __getitem__(self, key):
+        raise RuntimeError("by the script")
+
+
+class Classless:
+    @property
+    def __class__(self):
+        raise RuntimeError("by the script")
+
+
+@dataclass
+class Fields:
+    tensor: Tensor
+    broken: object = None
+
+    def __getattribute__(self, name):
+        raise RuntimeError(f"by the script: {name}")
+
+
+def nested(value, depth):
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def containing_itself(value):
+    found = [value]
+    found.append({"again": found, "more": (found, value)})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda x: Counted([x, (x,)]), 2),
+        (lambda x: Keyed(a=x, b=[x]), 2),
+        (lambda x: Wrapped(a=x), 0),
+        (lambda x: (Classless(), x), 1),
+        (lambda x: [Fields(x), x], 2),
+        (lambda x: [Fields, Tensor, x], 1),
+        (lambda x: nested(x, 5000), 1),
+        (containing_itself, 2),
+        (lambda x: {"a": x, "b": UserDict(c=x), "d": OrderedDict(e=[x])}, 3),
+    ],
+    ids=[
+        "list",
+        "dict",
+        "UserDict",
+        "class",
+        "fields",
+        "types",
+        "deep",
+        "itself",
+        "usual",
+    ],
+)
+def test_tensors_are_found_without_methods_that_a_script_overrides(make, count):
+    x = torch.ones(2)
+    found = list(tensors(make(x)))
+    assert len(found) == count
+    assert all(one is x for one in found)
 
 
 def test_walk_meets_every_node_once():

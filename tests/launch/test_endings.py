@@ -83,3 +83,10 @@ def test_an_exception_that_cannot_be_told_is_none_of_ours(gradscope, script):
     done = gradscope("run", "train.py", COLUMNS="300")
     assert "ended by Odd: " in done.stderr and "train.py:7\n" in done.stderr
     assert "bug in gradscope" not in done.stderr
+
+
+def test_an_exception_may_end_the_script_while_it_is_described(gradscope, script):
+    script(f"{TRAINS}class Odd(Exception):\n    def __str__(self): raise SystemExit(4)\nraise Odd")
+    done = gradscope("run", "-q", "train.py")
+    assert done.returncode == 1
+    assert "train.py" in done.stderr

@@ -7,7 +7,6 @@ time.
 """
 
 import struct
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
+from gradscope.capture.messages import tell
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.reading import is_plain
 from gradscope.capture.training.gradient_state import Entry
@@ -136,7 +136,7 @@ class SyncChecks:
         }
         self._log.note("sync-difference", site, name, numbers)
         share = f"{parameters:,} of {counted(len(replicas), 'parameter')}"
-        _tell(f"rank {rank} differs from rank 0 before step {step:,}: {kind} of {name} ({share})")
+        tell(f"rank {rank} differs from rank 0 before step {step:,}: {kind} of {name} ({share})")
 
     def _name(self, entry: Entry) -> str:
         self._training.take_in()
@@ -149,7 +149,7 @@ class SyncChecks:
 
     def _note(self, kind: str, text: str) -> None:
         self._log.note(kind, None, text)
-        _tell(f"rank {dist.get_rank()}: {text}")
+        tell(f"rank {dist.get_rank()}: {text}")
 
 
 def replicas(
@@ -270,7 +270,3 @@ def _forget(store: Any, key: str) -> None:  # noqa: ANN401 - torch's store
 
 def _line(error: Exception) -> str:
     return str(error).partition("\n")[0][:80]
-
-
-def _tell(text: str) -> None:
-    print(f"gradscope: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -4,8 +4,9 @@ import dataclasses
 import sys
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -57,8 +58,8 @@ def _tensors(value: object) -> Iterable[Tensor]:
         return tensors(value)
     found: list[Tensor] = []
     for item in value:
-        if isinstance(item, Tensor):
-            found.append(item)
+        if issubclass(type(item), Tensor):
+            found.append(cast("Tensor", item))
         elif type(item) not in _NO_CONTAINERS:
             return tensors(value)
     return found
@@ -76,31 +77,52 @@ def _edge(tensor: Tensor) -> Edge:
     return Edge(None, 0, tensor)
 
 
-def tensors(value: object, within: tuple[int, ...] = ()) -> Iterator[Tensor]:
+def tensors(value: object) -> Iterator[Tensor]:
     """Yield the tensors in nested tuples, lists, dictionaries and dataclasses.
 
-    Args:
-        value: The value to search.
-        within: `id`s of the enclosing containers, which are not entered again.
+    No method that a script overrides is called, except by a `UserDict`: one may raise, or count
+    its calls. Containers may be nested deeper than Python's calls, and may contain themselves.
     """
-    if isinstance(value, Tensor):
-        yield value
-        return
-    items = _items(value)
-    if items and id(value) not in within:
-        within = (*within, id(value))
-        for item in items:
-            yield from tensors(item, within)
+    entered: dict[int, Iterator[object]] = {0: iter((value,))}
+    while entered:
+        innermost = next(reversed(entered))
+        for item in entered[innermost]:
+            if issubclass(type(item), Tensor):
+                yield cast("Tensor", item)
+            elif type(item) not in _NO_CONTAINERS and id(item) not in entered:
+                entered[id(item)] = _items(item)
+                break
+        else:
+            del entered[innermost]
 
 
-def _items(value: object) -> Iterable[object]:
-    if isinstance(value, tuple | list):
-        return value
-    if isinstance(value, dict | UserDict):
-        return value.values()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, item.name, None) for item in dataclasses.fields(value)]
-    return ()
+def _items(value: object) -> Iterator[object]:
+    kind = type(value)
+    # Not `isinstance`: it asks an object for its class, which may be a property.
+    for container, items in _ITEMS:
+        if issubclass(kind, container):
+            return iter(items(value))
+    if issubclass(kind, UserDict):
+        with suppress(Exception):  # code of the script's
+            return iter([*cast("UserDict[object, object]", value).values()])
+    if dataclasses.is_dataclass(kind) and not issubclass(kind, type):
+        return iter([_field(value, one.name) for one in dataclasses.fields(kind)])
+    return iter(())
+
+
+_ITEMS: tuple[tuple[type, Callable[[Any], Iterable[object]]], ...] = (
+    (tuple, tuple.__iter__),
+    (list, list.__iter__),
+    (dict, dict.values),
+)
+"""Containers, and what returns their items."""
+
+
+def _field(value: object, name: str) -> object:
+    try:
+        return object.__getattribute__(value, name)
+    except Exception:  # noqa: BLE001 - it may be a property of the script's, or have no value
+        return None
 
 
 VIEW_OPERATIONS = frozenset(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
+from torch._C import DisableTorchFunction
 from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
@@ -14,7 +15,7 @@ from gradscope.capture.reading import is_plain
 from gradscope.capture.statistics import HELD_ELEMENTS, Key, Measurer, Numbers, norms
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
-from gradscope.capture.training.guard import is_interruption
+from gradscope.capture.training.guard import is_interruption, without_dispatch_modes
 from gradscope.garbage import no_garbage_collection
 from gradscope.recording.records import GradientStat
 
@@ -100,7 +101,8 @@ def _copied(gradient: Tensor | None) -> Tensor | None:
     """Return a copy of a small, readable gradient, otherwise the gradient itself."""
     if gradient is None or gradient.numel() > HELD_ELEMENTS or not is_plain(gradient):
         return gradient
-    return gradient.clone()
+    with DisableTorchFunction(), without_dispatch_modes():
+        return gradient.clone()
 
 
 _User = tuple[int, int, int]
@@ -212,7 +214,8 @@ class ShareCollector:
             return
         if is_plain(part):
             known = self._sums.get(key)
-            self._sums[key] = part.detach() if known is None else known + part.detach()
+            with DisableTorchFunction(), without_dispatch_modes():
+                self._sums[key] = part.detach() if known is None else known + part.detach()
         else:  # the sum of subclasses may do anything, for sharded tensors a collective
             self._sums.pop(key, None)
             self._unread.add(key)

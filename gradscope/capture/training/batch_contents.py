@@ -64,7 +64,7 @@ class BatchContents:
                     self.is_scarce |= not one.is_cpu or one.untyped_storage().is_shared()
                 except (RuntimeError, NotImplementedError):  # without memory of its own
                     self.is_scarce |= not one.is_cpu
-            self._structure = _structure(batch, list(self.tensors)) if is_stored else None
+            self._structure = _known_structure(batch, list(self.tensors)) if is_stored else None
 
     def release(self) -> None:
         """Let go of the tensors."""
@@ -179,6 +179,14 @@ def _tensors(batch: object) -> tuple[Tensor, ...]:
 
 def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
+
+
+def _known_structure(batch: object, found: list[Tensor]) -> list[object] | None:
+    """Return the containers of a batch; None if they contain themselves, or have odd methods."""
+    try:
+        return _structure(batch, found)
+    except Exception:  # noqa: BLE001 - the containers may be classes of the script's
+        return None
 
 
 def _structure(value: object, found: list[Tensor]) -> list[object]:

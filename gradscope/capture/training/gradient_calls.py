@@ -65,10 +65,11 @@ class Zeroing:
             return held
 
         def zero_grad(owner: Owner, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if not guard.active:
+            # Before anything else: the compiler follows a method, and warns of `sys._getframe`.
+            if is_traced() or not guard.active:
                 return original(owner, *args, **kwargs)
             optimizer = owner if isinstance(owner, Optimizer) else None
-            if self._training.repeats("zero", optimizer, sys._getframe(1)) or is_traced():
+            if self._training.repeats("zero", optimizer, sys._getframe(1)):
                 return original(owner, *args, **kwargs)
             # State is read before the call: afterwards the gradients are gone, used or not.
             held = guard.run(begin, owner, sys._getframe(1))

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
+from gradscope.capture.messages import tell
 from gradscope.capture.ranks.sync_checks import SyncChecks
 from gradscope.capture.ranks.watch import RankWatch
 from gradscope.capture.tensor_references import allow_swaps
@@ -286,12 +288,19 @@ class RunningWatch:
 
     def _fail(self, error: Exception) -> None:
         self.remove()
-        text = f"{type(error).__name__}: {error}"
-        if isinstance(error, GradscopeError):
-            text = error.what
-        self._writer.abandon(text)
-        print(  # noqa: T201
-            f"gradscope: recording ended: {text}; the script continues"
-            f" ({OFF} in the environment runs it without gradscope)",
-            file=sys.stderr,
+        text = _text_of(error)
+        with suppress(Exception):  # the script may have closed the file of the recording
+            self._writer.abandon(text)
+        tell(
+            f"recording ended: {text}; the script continues"
+            f" ({OFF} in the environment runs it without gradscope)"
         )
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, GradscopeError):
+        return error.what
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a handler of the script's may have raised it
+        return type(error).__name__

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 
 import gradscope
 from gradscope.capture.errors import is_own_fault
@@ -94,6 +95,27 @@ def test_a_module_made_in_compiled_code_says_nothing(tmp_path):
     assert done.stdout == "True\n"
     assert "Exception ignored" not in done.stderr
     assert "StorageWeakRef" not in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_may_be_zeroed_in_compiled_code():
+    torch._dynamo.reset()
+    counters.clear()
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @torch.compile(backend="eager")
+    def train(x):
+        model(x).sum().backward()
+        optimizer.zero_grad()
+        model.zero_grad()
+
+    with gradscope.watch():
+        for _ in range(2):
+            train(torch.ones(2, 3))
+    assert model.weight.grad is None
+    assert not [reason for reason in counters["graph_break"] if "_getframe" in reason]
 
 
 def test_hooks_are_gone_before_a_model_is_explained(recwarn):

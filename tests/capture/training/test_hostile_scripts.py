@@ -4,10 +4,12 @@ import copy
 import functools
 import gc
 import inspect
+import io
 import os
 import pickle
 import signal
 import sqlite3
+import sys
 import threading
 from weakref import ref
 
@@ -15,7 +17,9 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.watch import TrainingWatch
+from gradscope.recording.run_recorder import RunRecorder
 from gradscope.recording.store import load_recording
 
 
@@ -155,6 +159,51 @@ def test_a_backward_within_a_backward_is_part_of_it(watch, model, tmp_path):
     assert [event.kind for event in events] == ["backward"]
 
 
+class TimeLimitError(Exception):
+    """Raised by a handler of the script's."""
+
+
+@pytest.mark.parametrize("is_by_hand", [False, True])
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TimeLimitError)],
+)
+def test_a_signal_while_a_step_is_written_reaches_the_script_after_it(
+    number, raised, is_by_hand, watch, model, monkeypatch, tmp_path
+):
+    def handle(*_):
+        raise raised
+
+    def add(recorder, step):
+        own(recorder, step)
+        if next(interrupts):
+            signal.raise_signal(number)
+
+    def by_hand():
+        for _ in range(4):
+            model(torch.ones(4, 3)).square().mean().backward()
+            with torch.no_grad():
+                for one in model.parameters():
+                    one -= 0.1 * one.grad
+                    one.grad = None
+
+    own, interrupts = RunRecorder.add, iter([False, True, *[False] * 20])
+    monkeypatch.setattr(RunRecorder, "add", add)
+    before = signal.signal(number, handle)
+    loop = by_hand if is_by_hand else lambda: train(model, 4)
+    try:
+        with pytest.raises(raised):
+            loop()
+        loop()
+        assert signal.getsignal(number) is handle
+    finally:
+        signal.signal(number, before)
+    watch.stop()
+    recording = load_recording(tmp_path / "run.gradscope")
+    assert recording.finished
+    assert len(recording.steps) >= 5
+
+
 def test_threads_may_train_one_after_the_other(watch):
     for _ in range(3):
         thread = threading.Thread(target=train, args=(nn.Linear(3, 2), 5))
@@ -228,11 +277,9 @@ def test_what_a_handler_of_a_signal_raises_reaches_the_script(
     before = signal.signal(signal.SIGALRM, wrap(time_is_over))
     try:
         train(model)
-        write = watch._running._writer.write
+        end = Steps._end
         monkeypatch.setattr(
-            watch._running._writer,
-            "write",
-            lambda *args: (signal.raise_signal(signal.SIGALRM), write(*args)),
+            Steps, "_end", lambda *args: (signal.raise_signal(signal.SIGALRM), end(*args))
         )
         with pytest.raises(TimeoutError, match="time is over"):
             train(model)
@@ -240,6 +287,27 @@ def test_what_a_handler_of_a_signal_raises_reaches_the_script(
     finally:
         signal.signal(signal.SIGALRM, before)
     assert capsys.readouterr().err.count("recording ended") == 1
+
+
+@pytest.mark.parametrize("stderr", [None, "closed"])
+def test_the_script_goes_on_where_the_recording_cannot_even_end(
+    stderr, watch, model, monkeypatch, capsys
+):
+    def fail(*_):
+        raise sqlite3.OperationalError("locking protocol")
+
+    train(model)
+    running = watch._running
+    monkeypatch.setattr(running._writer, "write", fail)
+    monkeypatch.setattr(running._writer._recorder._writer, "transaction", fail)
+    broken = io.StringIO() if stderr else None
+    if broken is not None:
+        broken.close()
+    with monkeypatch.context() as context:
+        context.setattr(sys, "stderr", broken)
+        train(model, steps=3)
+    assert not running._guard.active
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.nightly

@@ -52,6 +52,38 @@ def under_mode(kind):
     return mode.calls
 
 
+def under_mode_by_classes():
+    """With as many examples as classes, the logits may be those of pairs."""
+    model, x = nn.Linear(3, 4), torch.eye(4)[:, :3]
+    with Operations() as mode:
+        targets = x.argmax(1)
+        train(list(model.parameters()), lambda: nn.functional.cross_entropy(model(x), targets))
+    return mode.calls
+
+
+def under_mode_with_custom_function():
+    """Its backward gets copies of gradients, and the large one is measured at once."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    model, x = nn.Sequential(nn.Linear(3, 40), nn.Linear(40, 2)), torch.ones(3000, 3)
+    with Operations() as mode:
+
+        def loss():
+            hidden = model[0](x)
+            return (model[1](Doubled.apply(hidden)) + hidden.sum()).square().mean()
+
+        train(list(model.parameters()), loss)
+    return mode.calls
+
+
 def on_subclass():
     calls = Counter()
 
@@ -72,8 +104,14 @@ def on_subclass():
 )
 @pytest.mark.parametrize(
     "counted",
-    [lambda: under_mode(Functions), lambda: under_mode(Operations), on_subclass],
-    ids=["functions", "operations", "subclass"],
+    [
+        lambda: under_mode(Functions),
+        lambda: under_mode(Operations),
+        under_mode_by_classes,
+        under_mode_with_custom_function,
+        on_subclass,
+    ],
+    ids=["functions", "operations", "operations by classes", "custom function", "subclass"],
 )
 def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     seen = []
@@ -81,6 +119,29 @@ def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     assert seen == [counted()]
     assert len(recording.steps) == STEPS
     assert bool(recording.captured_steps) == (make_captures is not None)
+    assert recording.finished
+
+
+def test_a_module_may_get_an_object_that_has_no_class(run):
+    class Classless:
+        @property
+        def __class__(self):
+            raise RuntimeError("by the script")
+
+    class Model(nn.Linear):
+        def forward(self, x, _, *, more):
+            return super().forward(x), more
+
+    def loop():
+        model, odd = Model(3, 2), Classless()
+        train(
+            list(model.parameters()),
+            lambda: model(torch.ones(4, 3), odd, more=[odd])[0].square().mean(),
+        )
+
+    recording = run(loop, make_captures=script_captures_by(Schedule(1))).recording
+    assert len(recording.steps) == STEPS
+    assert recording.captured_steps
     assert recording.finished
 
 

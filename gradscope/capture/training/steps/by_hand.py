@@ -15,6 +15,7 @@ from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
+from gradscope.capture.training.signals import postponed_signals
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.update_lines import lost_updates, only_line_of, updates
@@ -212,8 +213,9 @@ class ByHand:
         if self._is_to_keep:
             self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
         location = 0 if one is None else one.index
-        self._writer.write(Finished(name, measured if is_due else [], location))
-        self._ended()
+        with postponed_signals(self._training.guard.later):
+            self._writer.write(Finished(name, measured if is_due else [], location))
+            self._ended()
 
     def _compiled_optimizer(self, moved: set[int]) -> Known | None:
         """Return the only optimizer that has all parameters changed by a compiled step."""

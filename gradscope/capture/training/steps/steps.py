@@ -23,6 +23,7 @@ from gradscope.capture.reading import (
 from gradscope.capture.training.event_log import known, unread
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
+from gradscope.capture.training.signals import postponed_signals
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.steps.between_steps import BetweenSteps
@@ -306,9 +307,10 @@ class Steps:
         optimizers = [one.known for one in parts]
         leader = self._training.optimizers.joined(optimizers, others)
         step = joined(parts, leader)
-        self._write(step)
-        self._report_captures(step, {one.index for one in (*optimizers, *others)})
-        self._ended()
+        with postponed_signals(self._training.guard.later):
+            self._write(step)
+            self._report_captures(step, {one.index for one in (*optimizers, *others)})
+            self._ended()
 
     def _after(self, optimizer: Optimizer) -> OpenStep | None:
         """Return the finished step, None if an exception ended it before."""
