@@ -36,13 +36,26 @@ class CapturesKept:
         self._count += count
         self.dropped += count
 
-    def thin(self, most: int, important: Set[int]) -> None:
+    @property
+    def steps(self) -> frozenset[int]:
+        """The steps with captures that are kept."""
+        return frozenset(one.step for one in self._kept)
+
+    def thin(self, most: int, important: Set[int]) -> frozenset[int]:
         """Delete captured steps until at most so many are left, those with the nearest neighbours.
 
         Args:
             most: Number of captured steps to keep.
             important: Steps whose captures are kept as long as others can be dropped.
+
+        Returns:
+            The steps that have no capture any more.
         """
+        before = self.steps if len(self._kept) > most else frozenset()
+        self._thin(most, important)
+        return before - self.steps
+
+    def _thin(self, most: int, important: Set[int]) -> None:
         while len(self._kept) > most:
             known = {one.same_as for one in self._kept}
             last = len(self._kept) - max(1, int(_SHARE_OF_LAST * most))

@@ -150,16 +150,23 @@ class Thinner:
                 break
             around.update(more)
         lost, self._around = self._around - around, around
-        if lost:
-            for chunk in self._chunks():
-                if not lost.isdisjoint(chunk.whole):
-                    self._drop(chunk)
+        self._drop_steps(lost)
+
+    def _thin_captures(self) -> None:
+        self._drop_steps(self._captures.thin(self._room.captured, self._around))
+
+    def _drop_steps(self, lost: Set[int]) -> None:
+        """Delete steps of summaries that need no longer be whole."""
+        for chunk in self._chunks() if lost else ():
+            if not lost.isdisjoint(chunk.whole):
+                self._drop(chunk)
 
     def _chunks(self) -> Iterator[Chunk]:
         return chain(self._head_chunks, *self._levels)
 
     def _drop(self, chunk: Chunk) -> None:
-        chunk.drop(self._writer, self._around | set(self._pinned))
+        # Rules read in the events of its step what follows a captured backward: who steps with it.
+        chunk.drop(self._writer, self._around | self._captures.steps | set(self._pinned))
         if not self._room.norms:
             chunk.drop_norms(self._writer, self._room.measured)
 
@@ -221,7 +228,7 @@ class Thinner:
             whole={},
         )
         own = [one for one in passed if _start(one) >= steps.start]
-        kept = self._around | set(block) | self._in_use()
+        kept = self._around | self._captures.steps | set(block) | self._in_use()
         self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
         for one in own:
             for step in self._whole(one, kept):
@@ -277,7 +284,7 @@ class Thinner:
 
     def _ease(self) -> None:
         """Keep less, if the file comes near its limit."""
-        self._captures.thin(self._room.captured, self._around)
+        self._thin_captures()
         if self._writer.size() >= _FULL * self._room.limit:
             self._shrink(_EASED)
         self._tell()
@@ -303,7 +310,7 @@ class Thinner:
             self._weigh()
             for level in range(len(self._levels)):
                 self._merge(level)
-            self._captures.thin(self._room.captured, self._around)
+            self._thin_captures()
             while self._next - self._first - FOLDED >= self._room.recent:
                 self._fold_next()
             self._fold_head()
