@@ -377,7 +377,7 @@ class RankWatch:
         """Return what is new since the last call; parameters have their indices by now."""
         if not self.is_on:
             return Taken((), ())
-        self._numbers.place(self._reducers)
+        self._numbers.record_placement(self._reducers)
         self._numbers.settle()
         self._uses.settle()
         return self.log.take()

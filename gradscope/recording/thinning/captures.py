@@ -60,18 +60,18 @@ class CapturesKept:
             known = {one.same_as for one in self._kept}
             last = len(self._kept) - max(1, int(_SHARE_OF_LAST * most))
             free = [
-                place
-                for place in range(min(_FIRST, most // 2), last)
-                if self._kept[place].index not in known
+                index
+                for index in range(min(_FIRST, most // 2), last)
+                if self._kept[index].index not in known
             ]
             if not free:
                 return
-            place = min(
+            index = min(
                 free,
-                key=lambda place: (
-                    self._kept[place].step in important,
-                    self._kept[place + 1].step - self._kept[place - 1].step,
+                key=lambda index: (
+                    self._kept[index].step in important,
+                    self._kept[index + 1].step - self._kept[index - 1].step,
                 ),
             )
-            self._writer.remove_captured_step(self._kept.pop(place).index)
+            self._writer.remove_captured_step(self._kept.pop(index).index)
             self.dropped += 1

@@ -82,13 +82,13 @@ class Thinner:
         self.in_use: Callable[[], Set[int]] = frozenset
         """Returns the steps that further steps may repeat."""
 
-    def places(self) -> dict[str, int]:
+    def next_indices(self) -> dict[str, int]:
         """Return the lengths of the tables, for `take`."""
-        return {table: self._writer.place(table) for table in tables_of_steps()}
+        return {table: self._writer.next_index(table) for table in tables_of_steps()}
 
     def take(
         self,
-        places: dict[str, int],
+        starts: dict[str, int],
         record: StepRecord,
         events: tuple[EventRecord, ...],
         captured: Sequence[CapturedStep],
@@ -97,7 +97,7 @@ class Thinner:
         for one in captured:
             self._captures.add(one)
         self._next = record.index + 1
-        self._open.append(whole_step(self._writer, places, record, events))
+        self._open.append(whole_step(self._writer, starts, record, events))
         self._note(self._readings.of_step(record.index, events))
         self._fold()
 
@@ -110,7 +110,7 @@ class Thinner:
         known = self._known(steps.sources)
         events = {index: one.events for index, one in known.items()}
         for part in _parts(steps, {index: _losses(one) for index, one in events.items()}):
-            row = self._writer.place(REPEATED_STEPS.name)
+            row = self._writer.next_index(REPEATED_STEPS.name)
             self._writer.add(REPEATED_STEPS, [part])
             self._open.append(_Repeated(part, row))
             for reading in self._readings.of_repeated(part, events):
@@ -262,10 +262,10 @@ class Thinner:
             )
             for record, events in unfolded(one.steps, sources):
                 if record.index in kept:
-                    places = self.places()
+                    starts = self.next_indices()
                     self._writer.add(EVENTS, events)
                     self._writer.add(STEPS, [record])
-                    yield whole_step(self._writer, places, record, tuple(events))
+                    yield whole_step(self._writer, starts, record, tuple(events))
         self._writer.remove(REPEATED_STEPS.name, range(one.row, one.row + 1))
 
     def _add(self, level: int, chunk: Chunk) -> None:
