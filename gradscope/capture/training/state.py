@@ -17,16 +17,17 @@ from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
+from gradscope.capture.training.rank_observer import RankObserver
+from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
+from gradscope.recording.meta import Header
 
 if TYPE_CHECKING:
-    from gradscope.capture.ranks.watch import RankWatch
-    from gradscope.capture.training.pacing.pace import Pace
-    from gradscope.capture.training.step_captures import StepCaptures
     from gradscope.capture.training.steps.by_hand import ByHand
     from gradscope.capture.training.steps.steps import Steps
 
@@ -120,7 +121,7 @@ class TrainingState:
         optimizer's index (None for a manual step) and its learning rate."""
         self.after_step: Callable[[], None] | None = None
         """Called after each step, outside of the guard: it may raise. None if nobody waits."""
-        self.ranks: RankWatch
+        self.ranks: RankObserver
         """Records what this process does with the other ranks of its job."""
         self.flush_ranks: Callable[[], None]
         """Writes what was recorded of them."""
@@ -260,3 +261,6 @@ class TrainingState:
         """Mark gradients as used, by the `id` of their entries."""
         if ids:
             self.gradient_state.spend(one for one in self.gradient_state.entries if id(one) in ids)
+
+
+MakeCaptures = Callable[[TrainingState, Header], StepCaptures]

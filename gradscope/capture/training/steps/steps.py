@@ -27,6 +27,7 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.gradient_changes import GradientChanges
+from gradscope.capture.training.steps.measurements import Measured, rounded, samples_of
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,
     copies,
@@ -40,13 +41,7 @@ from gradscope.capture.training.steps.open_steps import (
 )
 from gradscope.capture.training.steps.repetitions import RepeatedStep, Repetitions
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
-from gradscope.capture.training.steps.writer import (
-    Finished,
-    Measured,
-    StepWriter,
-    rounded,
-    samples_of,
-)
+from gradscope.capture.training.steps.writer import Finished, StepWriter
 from gradscope.phrasing import counted
 from gradscope.recording.events import StepEvent, named
 
