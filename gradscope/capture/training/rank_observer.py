@@ -1,11 +1,21 @@
 """Interface between a recorded training and what observes its process among other ranks."""
 
+from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
 from torch.optim import Optimizer
 
-from gradscope.capture.ranks.observations import Taken
+from gradscope.recording.evidence.ranks import RankEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records that are new since the last call."""
+
+    records: tuple[object, ...]
+    events: tuple[tuple[int, RankEvent], ...]
+    """New and changed events with their indices."""
 
 
 class RankObserver(Protocol):

@@ -78,10 +78,10 @@ class RunningWatch:
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
         # Stored gradients come from the gradients themselves, which such steps do not read.
         self._may_repeat = gradient_storage.mode == "none"
-        self._backwards = Backwards(training)
-        self._steps = training.steps = Steps(
+        self._steps = Steps(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended
         )
+        self._backwards = Backwards(training, self._steps)
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
@@ -124,7 +124,7 @@ class RunningWatch:
         )
         # Also called by optimizers of other packages, which derive from this class.
         patches.wrap(Optimizer, "__init__", self._wrap_making)
-        Zeroing(self._training).install(patches)
+        Zeroing(self._training, self._steps).install(patches)
         Clips(self._training).install(patches)
         Scalers(self._training, self._backwards, self._steps).install(patches)
         Schedulers(self._training).install(patches)

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from torch.optim import Optimizer
 
@@ -14,6 +13,7 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
+from gradscope.capture.training.manual_steps import ManualSteps
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.optimizers import Optimizers
@@ -26,11 +26,6 @@ from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.meta import Header
-
-if TYPE_CHECKING:
-    from gradscope.capture.training.steps.by_hand import ByHand
-    from gradscope.capture.training.steps.steps import Steps
-
 
 _MOST = 1_000_000
 """Maximum number of members of all sets. A script that clips a new set every time needs none."""
@@ -108,10 +103,10 @@ class TrainingState:
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""
-        self.by_hand: ByHand | None = None
+        self.by_hand: ManualSteps | None = None
         """Writes the manual steps of a script without an optimizer."""
-        self.steps: Steps
-        """Writes the steps of optimizers."""
+        self.steps_in_repeated_backward: int | None = None
+        """Number of steps by hooks of a backward that repeats another; None if none runs."""
         self.captures: StepCaptures | None = None
         """Captures some backward passes in detail; None if captures are off."""
         self.pace: Pace
@@ -144,7 +139,7 @@ class TrainingState:
         patterns = self.pace.patterns
         if patterns.position is None:
             return False
-        if self.steps.repetitions.in_backward is not None:
+        if self.steps_in_repeated_backward is not None:
             return True
         detail = -1
         if optimizer is not None:

@@ -134,9 +134,9 @@ class Steps:
         guard, repeated = training.guard, self.repetitions.running
         if not guard.active or (repeated is None and is_traced()):
             return
-        if repeated is None or self.repetitions.in_backward is not None:
+        if repeated is None or training.steps_in_repeated_backward is not None:
             guard.quickly(self._after_any, optimizer)
-            if self.repetitions.in_backward is None:
+            if training.steps_in_repeated_backward is None:
                 guard.run(self._finish, optimizer)
         elif repeated.known.optimizer() is not optimizer:  # it is called by the one that counts
             guard.quickly(self._after_any, optimizer)
