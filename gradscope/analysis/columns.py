@@ -27,7 +27,7 @@ class Columns:
         """First step and number of steps, if those that are not whole count too."""
         self._has_gaps = has_gaps
         self._positions = {
-            step: self._place(step if has_gaps else turn) for turn, step in enumerate(steps)
+            step: self._column(step if has_gaps else turn) for turn, step in enumerate(steps)
         }
 
     @classmethod
@@ -68,13 +68,13 @@ class Columns:
         """Return the column of a step, counted from 0; None of a step that is not among these."""
         return self._positions.get(step)
 
-    def _place(self, step: int) -> int:
+    def _column(self, step: int) -> int:
         return (step - self._first) * self.count // self._length
 
     def _of_spans(self, spans: Iterable[Span]) -> Iterator[tuple[int, Bucket]]:
         for span in spans:
             if self._first <= span.middle < self._first + self._length and self.count:
-                yield self._place(span.middle), span.bucket
+                yield self._column(span.middle), span.bucket
 
     def largest(
         self, measured: Iterable[tuple[int, float | None]], spans: Iterable[Span] = ()

@@ -320,10 +320,10 @@ class _Known:
         if other.fingerprint == self.finding.fingerprint:
             return True
         own = None if self.location is None else (self.location.file, self.location.line)
-        return own == where or _words(other) == _words(self.finding)
+        return own == where or _description(other) == _description(self.finding)
 
 
-def _words(finding: Finding) -> str:
+def _description(finding: Finding) -> str:
     return _NUMBER.sub("#", finding.message)
 
 

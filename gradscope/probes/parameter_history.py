@@ -98,10 +98,20 @@ def _note_uncalled_updates(context: ProbeContext) -> None:
                     context.assembler.note(UncalledUpdateRecord(site=site, name=function.name))
 
 
-def _updates_in(file: str, *, is_script: bool) -> Iterator[ast.FunctionDef]:
-    source = _source_of(file)
-    if "zip(" in source and "parameters()" in source:
-        yield from uncalled_updates(tree_of(file), is_script=is_script)
+_KNOWN: dict[tuple[str, bool], tuple[list[str], tuple[ast.FunctionDef, ...]]] = {}
+"""By file, and whether it is the script: its lines, and what was found in them."""
+
+
+def _updates_in(file: str, *, is_script: bool) -> tuple[ast.FunctionDef, ...]:
+    # Every file of the user's is searched: a test suite that inspects many models has hundreds.
+    lines = linecache.getlines(file)
+    searched, found = _KNOWN.get((file, is_script), (None, ()))
+    if searched is not lines:
+        source = "".join(lines)
+        may_update = "zip(" in source and "parameters()" in source
+        found = tuple(uncalled_updates(tree_of(file), is_script=is_script)) if may_update else ()
+        _KNOWN[file, is_script] = lines, found
+    return found
 
 
 def _source_of(file: str) -> str:

@@ -135,11 +135,11 @@ class RunRecorder:
 
     def _write_step(self, one: RunStep) -> None:
         with self._writer.transaction():
-            places = {} if self.thinner is None else self.thinner.places()
+            starts = {} if self.thinner is None else self.thinner.next_indices()
             self._add(one)
             if self.thinner is not None and one.step is not None:
                 self._is_thinning = True
-                self.thinner.take(places, one.step, one.events, one.captured_steps)
+                self.thinner.take(starts, one.step, one.events, one.captured_steps)
                 self._is_thinning = False
             noted = self._noted(one)
             self.batches.note(noted)
@@ -190,7 +190,7 @@ class RunRecorder:
 
     def _without_captures(self, thinner: Thinner, one: RunStep) -> RunStep:
         """Return a step without its captured steps, which are counted as dropped."""
-        start, count = self._writer.place(CAPTURED_STEPS.name), len(one.captured_steps)
+        start, count = self._writer.next_index(CAPTURED_STEPS.name), len(one.captured_steps)
         self._lost.update(range(start, start + count))
         with self._writer.transaction():
             self._writer.skip_captured_steps(count)

@@ -318,7 +318,7 @@ def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
     indices = base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")
     found: dict[int, CapturedStep] = {}
     for (index,), row in zip(indices.fetchall(), rows, strict=True):
-        found[index] = _look(row, index, parts, found)
+        found[index] = _captured_step(row, index, parts, found)
     places = {index: place for place, index in enumerate(found)}
     return tuple(
         one if one.same_as is None else replace(one, same_as=places[one.same_as])
@@ -326,7 +326,7 @@ def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
     )
 
 
-def _look(
+def _captured_step(
     row: CapturedStepRow, index: int, parts: _Parts, before: Mapping[int, CapturedStep]
 ) -> CapturedStep:
     """Return a captured step; one that repeats another comes after that."""

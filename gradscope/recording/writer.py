@@ -91,7 +91,7 @@ class RecordingWriter:
         self.path = Path(path)
         check_free(self.path, force=force)
         # By table: number of rows, which is the next record's index.
-        self._places: dict[str, int] = {}
+        self._next_indices: dict[str, int] = {}
         self._transactions = 0
         self.largest = 0
         """Size in bytes that the file will have at most; 0 without a limit."""
@@ -115,7 +115,7 @@ class RecordingWriter:
             FullError: There is no room for it.
             GradscopeError: The file cannot be written any more.
         """
-        locations, sets = dict(self._places), self.norm_sets.count
+        locations, sets = dict(self._next_indices), self.norm_sets.count
         self._transactions += 1
         if self._transactions % _CHECKED == 0 and self._is_lost:
             raise unwritable(self.path, "it was removed or replaced")
@@ -131,7 +131,7 @@ class RecordingWriter:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             if not is_done:
-                self._places = locations
+                self._next_indices = locations
                 self.norm_sets.forget(sets)
 
     def _error(self, error: sqlite3.Error) -> GradscopeError:
@@ -147,26 +147,26 @@ class RecordingWriter:
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
-        start = self._places.get(table.name, 0)
+        start = self._next_indices.get(table.name, 0)
         rows = ((location, *table.write(record)) for location, record in enumerate(records, start))
         cursor = self._connection.executemany(table.insertion, rows)
-        self._places[table.name] = start + max(cursor.rowcount, 0)
+        self._next_indices[table.name] = start + max(cursor.rowcount, 0)
 
     def add_norms(self, step: int, rows: Sequence[NormRow]) -> None:
         """Add what a step of a run has measured of its parameters; inside a transaction."""
         if rows:
-            place = self.place(NORMS)
-            self.norm_sets.add(place, step, rows)
-            self._places[NORMS] = place + 1
+            index = self.next_index(NORMS)
+            self.norm_sets.add(index, step, rows)
+            self._next_indices[NORMS] = index + 1
 
-    def put(self, table: Table[Record], place: int, record: Record) -> None:
+    def put(self, table: Table[Record], index: int, record: Record) -> None:
         """Write the record at an index, new or changed; inside a transaction."""
-        self._connection.execute(table.replacement, (place, *table.write(record)))
-        self._places[table.name] = max(place + 1, self._places.get(table.name, 0))
+        self._connection.execute(table.replacement, (index, *table.write(record)))
+        self._next_indices[table.name] = max(index + 1, self._next_indices.get(table.name, 0))
 
     def add_captured_step(self, captured: CapturedStep) -> None:
         """Add a captured step, without what it repeats of another; inside a transaction."""
-        location = self._captured_place()
+        location = self._next_captured_step()
         header = header_of(captured.recording)
         row = CapturedStepRow(
             step=captured.step, order=captured.order, header=header, same_as=captured.same_as
@@ -182,13 +182,13 @@ class RecordingWriter:
 
     def skip_captured_steps(self, count: int) -> None:
         """Leave out captured steps, by whose indices others may refer to them."""
-        self._places[CAPTURED_STEPS.name] = self._captured_place() + count
+        self._next_indices[CAPTURED_STEPS.name] = self._next_captured_step() + count
 
-    def _captured_place(self) -> int:
-        if CAPTURED_STEPS.name not in self._places:
+    def _next_captured_step(self) -> int:
+        if CAPTURED_STEPS.name not in self._next_indices:
             for definition in captured_step_definitions():
                 self._connection.execute(definition)
-        return self._places.get(CAPTURED_STEPS.name, 0)
+        return self._next_indices.get(CAPTURED_STEPS.name, 0)
 
     def add_stored_gradients(self, gradients: Iterable[StoredGradient]) -> None:
         """Add gradients with their numbers; inside a transaction."""
@@ -208,18 +208,18 @@ class RecordingWriter:
         self, owner: Table[Any], parts: LargeTable[Any], rows: Iterable[tuple[object, ...]]
     ) -> tuple[int, int]:
         """Add the large rows of a record; return the index of the first, and their number."""
-        if owner.name not in self._places:
+        if owner.name not in self._next_indices:
             self._connection.execute(owner.definition)
             self._connection.execute(parts.definition)
-        start = self.place(parts.name)
+        start = self.next_index(parts.name)
         numbered = ((index, *cells) for index, cells in enumerate(rows, start))
         count = max(self._connection.executemany(parts.insertion, numbered).rowcount, 0)
-        self._places[parts.name] = start + count
+        self._next_indices[parts.name] = start + count
         return start, count
 
-    def place(self, table: str) -> int:
+    def next_index(self, table: str) -> int:
         """Return the index of the next record of a table."""
-        return self._places.get(table, 0)
+        return self._next_indices.get(table, 0)
 
     def remove(self, table: str, rows: range) -> None:
         """Delete rows; inside a transaction."""

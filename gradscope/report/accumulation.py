@@ -167,7 +167,7 @@ def _failure(found: Accumulation) -> str:
 def remarks(found: Accumulation) -> Iterator[str]:
     """Yield what else is worth telling, the weightiest first."""
     yield from _reasons(found)
-    yield from _figures(found)
+    yield from _numbers(found)
     record = found.record
     if record.draws and not record.unmatched:
         draws = counted(record.draws, "draw")
@@ -206,7 +206,7 @@ def _reasons(found: Accumulation) -> Iterator[str]:
         yield f"this does not hold for {_listed(names)}"
 
 
-def _figures(found: Accumulation) -> Iterator[str]:
+def _numbers(found: Accumulation) -> Iterator[str]:
     record, worst = found.record, found.worst
     if record.obstruction == "non-finite":
         return

@@ -289,7 +289,7 @@ def brief(document: Document) -> Document:
     results = [one.result for one in document.blocks if isinstance(one, Section) and one.result]
     closing = [Note(one.line) if isinstance(one, Note) else one for one in document.closing]
     if verdicts and closing and isinstance(last := closing[-1], Note):
-        closing[-1] = Note((*_words(verdicts[0]), " ", *_words(last.line)))
+        closing[-1] = Note((*_segments(verdicts[0]), " ", *_segments(last.line)))
     return replace(
         document,
         program="",
@@ -300,7 +300,7 @@ def brief(document: Document) -> Document:
     )
 
 
-def _words(line: Line) -> tuple[str | Word, ...]:
+def _segments(line: Line) -> tuple[str | Word, ...]:
     return line if isinstance(line, tuple) else (line,)
 
 

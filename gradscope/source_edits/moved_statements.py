@@ -141,7 +141,7 @@ class _Move:
 
 def _move_of(source: SourceFile, statement: _Small, other: _Small) -> _Move | None:
     """Return how to move a statement; None if it is not in a block around the other one."""
-    for holder in reversed([*_holders(source, statement)]):
+    for holder in reversed([*_enclosing(source, statement)]):
         found = _anchor(source, holder, other)
         if found is not None and not _is_branch(source, holder):
             return _Move(statement, holder, holder, other, found, source.parent(holder))
@@ -155,7 +155,7 @@ def _move_of(source: SourceFile, statement: _Small, other: _Small) -> _Move | No
     return _Move(statement, unit, line, other, found, source.parent(line))
 
 
-def _holders(source: SourceFile, statement: _Small) -> Iterator[cst.If | cst.For]:
+def _enclosing(source: SourceFile, statement: _Small) -> Iterator[cst.If | cst.For]:
     """Yield the conditions and loops that hold a statement and nothing else, the innermost first.
 
     A loop is one that repeats the statement for each item, as `for p in parameters: clip(p)`.

@@ -14,8 +14,8 @@ from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
 from gradscope.capture.step.kept_gradients import first_gradient
 from gradscope.capture.training.locations import Location
-from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.step_captures import MakeCaptures, Start
+from gradscope.capture.training.state import MakeCaptures, TrainingState
+from gradscope.capture.training.step_captures import Start
 from gradscope.errors import GradscopeError
 from gradscope.garbage import no_garbage_collection
 from gradscope.recording.evidence.failures import CustomFunctionRecord

@@ -28,7 +28,7 @@ from gradscope.capture.step.stored_gradients import keep
 from gradscope.capture.training.clips import value_numbers
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import _is_zero
-from gradscope.capture.training.steps.writer import _sampled
+from gradscope.capture.training.steps.measurements import _sampled
 from gradscope.probes.clipping import power_norm
 from gradscope.probes.forward.nonfinite_origins import broken_of
 from gradscope.probes.forward.operations import plain_floats

@@ -18,7 +18,7 @@ from gradscope.analysis.training_run import training_run
 from gradscope.errors import GradscopeError
 from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import bytes_of
-from gradscope.recording.evidence.summaries import LimitRecord
+from gradscope.recording.evidence.summaries import LimitRecord, StepSummary
 from gradscope.recording.meta import header_of
 from gradscope.recording.records import CapturedStep, EventRecord, ParameterRecord, Site, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps
@@ -93,6 +93,11 @@ def both(tmp_path_factory):
     values = numbers(3_000)
     whole = written(folder / "whole.gradscope", None, values)
     return values, whole, written(folder / "kept.gradscope", ROOM, values)
+
+
+def summaries(recording):
+    """The first steps of the blocks that stand for others."""
+    return [one.block_first for one in recording.evidence_of(StepSummary)]
 
 
 def steps_of(recording):
@@ -298,6 +303,12 @@ def test_captured_steps_are_thinned_out_but_for_those_that_others_repeat(tmp_pat
     assert kept[0].step == 0 and kept[-1].step >= 600
     assert [one.same_as for one in kept] == [None, *[0] * (len(kept) - 1)]
     assert all(one.recording.parameters == captured.parameters for one in kept)
+    # What follows a captured backward is read in its step. No other old step stays for it.
+    found = {event.step for event in whole.events if event.kind == "step"}
+    assert {one.step for one in kept} <= found
+    blocks = {step for one in summaries(whole) for step in range(one, one + ROOM.block)}
+    old = {step for step in found if 100 <= step < 640 - ROOM.recent - 100}
+    assert old <= blocks | {one.step for one in kept}
 
 
 def test_a_killed_run_has_every_step_that_was_written(tmp_path):

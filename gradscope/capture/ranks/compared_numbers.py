@@ -98,7 +98,7 @@ class ComparedNumbers:
                 row = tuple(known.get(index) for index in range(size))
                 self._log.add(RankNumbers(step=step, moment=moment, values=row))
 
-    def place(self, reducers: Reducers) -> None:
+    def record_placement(self, reducers: Reducers) -> None:
         """Record the placement of new parameters.
 
         Args:

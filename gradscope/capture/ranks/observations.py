@@ -14,7 +14,7 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.locations import Location
-from gradscope.frozen import dataclass
+from gradscope.capture.training.rank_observer import Taken
 from gradscope.recording.evidence.ranks import RankEvent
 
 _MOST_ELEMENTS = 4_096
@@ -84,15 +84,6 @@ def line_outside(frames: list[FrameType]) -> Line | None:
 
 MOST_EVENTS = 1_000
 """Maximum number of different events."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Records that are new since the last call."""
-
-    records: tuple[object, ...]
-    events: tuple[tuple[int, RankEvent], ...]
-    """New and changed events with their indices."""
 
 
 class RankLog:

@@ -19,7 +19,7 @@ from gradscope.capture.ranks.buffers import Buffers
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.communication_hooks import undivided_sum
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
-from gradscope.capture.ranks.observations import RankLog, Taken, digest, line_outside, row_digests
+from gradscope.capture.ranks.observations import RankLog, digest, line_outside, row_digests
 from gradscope.capture.ranks.parameter_uses import ParameterUses
 from gradscope.capture.ranks.placement import (
     identity,
@@ -36,6 +36,7 @@ from gradscope.capture.ranks.written_lines import written_lines
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
+from gradscope.capture.training.rank_observer import Taken
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import RankPass
 from gradscope.target import members
@@ -380,7 +381,7 @@ class RankWatch:
         """Return what is new since the last call; parameters have their indices by now."""
         if not self.is_on:
             return Taken((), ())
-        self._numbers.place(self._reducers)
+        self._numbers.record_placement(self._reducers)
         self._numbers.settle()
         self._uses.settle()
         return self.log.take()

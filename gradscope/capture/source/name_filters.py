@@ -40,12 +40,12 @@ def _lists(tree: ast.Module) -> Iterator[tuple[str, NameFilter]]:
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                one = _words(value)
+                one = _filter_of(value)
                 if one is not None:
                     yield name, one
             case ast.FunctionDef(args=ast.arguments(args=given, defaults=[_, *_] as defaults)):
                 for argument, default in zip(given[-len(defaults) :], defaults, strict=True):
-                    one = _words(default)
+                    one = _filter_of(default)
                     if one is not None:
                         yield argument.arg, one
 
@@ -61,7 +61,7 @@ def _of_any(node: ast.AST, lists: dict[str, NameFilter]) -> NameFilter | None:
                 )
             ],
         ) if word == target:
-            return lists.get(words.id) if isinstance(words, ast.Name) else _words(words)
+            return lists.get(words.id) if isinstance(words, ast.Name) else _filter_of(words)
     return None
 
 
@@ -86,7 +86,7 @@ def _of_or(node: ast.AST) -> NameFilter | None:
     return None
 
 
-def _words(value: ast.expr) -> NameFilter | None:
+def _filter_of(value: ast.expr) -> NameFilter | None:
     if not isinstance(value, ast.List | ast.Tuple | ast.Set) or not value.elts:
         return None
     words = [one.value for one in value.elts if isinstance(one, ast.Constant)]

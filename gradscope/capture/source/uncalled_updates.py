@@ -19,14 +19,18 @@ def uncalled_updates(tree: ast.Module, *, is_script: bool) -> Iterator[ast.Funct
         tree: A file.
         is_script: Whether it is the script itself.
     """
-    named = {name for node in ast.walk(tree) for name in _names(node)}
     own = [one for one in tree.body if isinstance(one, ast.ClassDef)]
     bodies = [one.body for one in own if {*map(_last, one.bases)} <= _PLAIN_BASES]
-    for one in itertools.chain(*bodies, tree.body if is_script else []):
-        if isinstance(one, ast.FunctionDef) and one.name not in named:
-            is_plain = {*map(_last, one.decorator_list)} <= _DECORATORS
-            if is_plain and any(map(_is_update, ast.walk(one))):
-                yield one
+    updates = [
+        one
+        for one in itertools.chain(*bodies, tree.body if is_script else [])
+        if isinstance(one, ast.FunctionDef)
+        and {*map(_last, one.decorator_list)} <= _DECORATORS
+        and any(map(_is_update, ast.walk(one)))
+    ]
+    if updates:
+        named = {name for node in ast.walk(tree) for name in _names(node)}
+        yield from (one for one in updates if one.name not in named)
 
 
 def _names(node: ast.AST) -> Iterator[str]:

@@ -16,7 +16,7 @@ from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.history.carried_history import carried_over
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
-    Carried,
+    CarriedHistory,
     ErrorLocation,
     PlaceRole,
 )
@@ -74,7 +74,7 @@ class Diagnosis:
             function=None if function is None else function.__name__,
             frozen=len(named.parameters) if isinstance(self._raised, FrozenModelError) else None,
             reset=_reset_method(named.modules),
-            carried=self._carried(named) if self._is_older(node) else (),
+            carried=self._carried_history(named) if self._is_older(node) else (),
             places=tuple(
                 ErrorLocation(role=role, site=site_of(line), operation=operation)
                 for role, line, operation in self._positions()
@@ -82,7 +82,7 @@ class Diagnosis:
             ),
         )
 
-    def _carried(self, named: NamedModel) -> tuple[Carried, ...]:
+    def _carried_history(self, named: NamedModel) -> tuple[CarriedHistory, ...]:
         ran = [line for sites in (self._capture.sites, *self._earlier) for line in sites.lines]
         first = self._capture.first_number
         carried = carried_over(named, self._graph.index, first, ran)

@@ -29,6 +29,7 @@ from gradscope.capture.training.repeated_backwards import (
 )
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
+from gradscope.capture.training.steps.steps import Steps
 from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     BackwardErrorEvent,
@@ -49,8 +50,8 @@ does."""
 class Backwards:
     """Observes autograd's engine, which runs every backward."""
 
-    def __init__(self, training: TrainingState) -> None:
-        self._training = training
+    def __init__(self, training: TrainingState, steps: Steps) -> None:
+        self._training, self._steps = training, steps
         self._roots: set[int] = set()
         """Roots of this window's backwards that kept their graph."""
         self._history = History(training.event_log, training.locations)
@@ -163,7 +164,7 @@ class Backwards:
             numbers = named(GradEvent, inputs=float(options.inputs), create=float(options.create))
             return _Note("grad", location, numbers, "")
         training.sync_before_backward(frame)
-        training.steps.backward_begins(frame)
+        self._steps.backward_begins(frame)
         # A loss may be a tensor subclass, and reading its value must not add nodes to the graph.
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
@@ -223,13 +224,13 @@ class Backwards:
         """Request a capture if a backward reaches another number of parameters than before."""
         training = self._training
         if (
-            training.steps.gradient_changes.reaches_others(line, reached)
+            self._steps.gradient_changes.reaches_others(line, reached)
             and training.captures is not None
         ):
             training.captures.trouble()
 
     def _end_steps(self) -> None:
-        self._training.steps.backward_ended()
+        self._steps.backward_ended()
 
     def _failed(self, note: "_Note", error: BaseException) -> None:
         if self._training.captures is not None:

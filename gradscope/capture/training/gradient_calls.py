@@ -48,8 +48,8 @@ class _Held:
 class Zeroing:
     """Observes `zero_grad` of optimizers and modules."""
 
-    def __init__(self, training: TrainingState) -> None:
-        self._training = training
+    def __init__(self, training: TrainingState, steps: Steps) -> None:
+        self._training, self._steps = training, steps
 
     def install(self, patches: Patches) -> None:
         """Start observing."""
@@ -107,8 +107,7 @@ class Zeroing:
 
     @property
     def _is_within_backward(self) -> bool:
-        steps = self._training.steps
-        return steps is not None and steps.is_within_backward
+        return self._steps.is_within_backward
 
     def _after(self, held: _Held, set_to_none: bool) -> None:
         # A running backward still writes the other gradients.

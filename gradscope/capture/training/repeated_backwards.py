@@ -76,15 +76,16 @@ class RepeatedBackwards:
     ) -> Any:  # noqa: ANN401
         """Run a backward that repeats another."""
         training, guard = self._training, self._training.guard
-        repetitions = training.steps.repetitions
-        repetitions.in_backward, guard.repeating = 0, training.pace.patterns.thread
+        training.steps_in_repeated_backward = 0
+        guard.repeating = training.pace.patterns.thread
         try:
             result = original(outputs, *args, **kwargs)
         except BaseException as error:
             guard.run(self._see_failure, _kind(args, kwargs), sys._getframe(2), error)
             raise
         finally:
-            made, repetitions.in_backward, guard.repeating = repetitions.in_backward, None, None
+            made, training.steps_in_repeated_backward = training.steps_in_repeated_backward, None
+            guard.repeating = None
         if training.ranks.is_on:
             note_for_ranks(training)
         if made:

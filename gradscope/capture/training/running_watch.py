@@ -25,8 +25,7 @@ from gradscope.capture.training.loop_calls import Compilations, Loaders, Schedul
 from gradscope.capture.training.pacing.budget import Budget
 from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
-from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.step_captures import MakeCaptures
+from gradscope.capture.training.state import MakeCaptures, TrainingState
 from gradscope.capture.training.steps.by_hand import ByHand
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
@@ -58,7 +57,8 @@ class RunningWatch:
         self._guard.spend = budget.spend
         self._training = training = TrainingState(self._guard)
         self._writer = StepWriter(training, recorder)
-        training.ranks, training.flush_ranks = RankWatch(training), self._writer.flush_ranks
+        self._ranks = training.ranks = RankWatch(training)
+        training.flush_ranks = self._writer.flush_ranks
         self._pace = training.pace = Pace(
             training.gradient_state,
             training.event_log,
@@ -80,10 +80,10 @@ class RunningWatch:
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
         # Stored gradients come from the gradients themselves, which such steps do not read.
         self._may_repeat = gradient_storage.mode == "none"
-        self._backwards = Backwards(training)
-        self._steps = training.steps = Steps(
+        self._steps = Steps(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended
         )
+        self._backwards = Backwards(training, self._steps)
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
@@ -97,8 +97,7 @@ class RunningWatch:
 
     def check_ranks(self, every: int) -> None:
         """Let ranks compare digests of their replicas in every Nth step."""
-        ranks = self._training.ranks
-        ranks.sync_checks = SyncChecks(self._training, ranks.log, every)
+        self._ranks.sync_checks = SyncChecks(self._training, self._ranks.log, every)
 
     def start(
         self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header
@@ -127,7 +126,7 @@ class RunningWatch:
         )
         # Also called by optimizers of other packages, which derive from this class.
         patches.wrap(Optimizer, "__init__", self._wrap_making)
-        Zeroing(self._training).install(patches)
+        Zeroing(self._training, self._steps).install(patches)
         Clips(self._training).install(patches)
         Scalers(self._training, self._backwards, self._steps).install(patches)
         Schedulers(self._training).install(patches)
@@ -138,7 +137,7 @@ class RunningWatch:
         patches.wrap(torch, "compile", self._wrap_compile)
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
-        self._training.ranks.install(patches)
+        self._ranks.install(patches)
         # Last: its hook may end the recording, and torch iterates over the hooks meanwhile.
         self._steps.start()
         self._compilations.start()
@@ -172,7 +171,7 @@ class RunningWatch:
     def remove(self) -> None:
         """Restore torch."""
         self._steps.stop()
-        self._training.ranks.stop()
+        self._ranks.stop()
         self._training.models.stop()
         self._patches.restore()
         if self._training.captures is not None:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from torch.optim import Optimizer
 
@@ -14,22 +13,19 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
+from gradscope.capture.training.manual_steps import ManualSteps
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
+from gradscope.capture.training.rank_observer import RankObserver
+from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from gradscope.capture.training.unvarying_results import UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
-
-if TYPE_CHECKING:
-    from gradscope.capture.ranks.watch import RankWatch
-    from gradscope.capture.training.pacing.pace import Pace
-    from gradscope.capture.training.step_captures import StepCaptures
-    from gradscope.capture.training.steps.by_hand import ByHand
-    from gradscope.capture.training.steps.steps import Steps
-
+from gradscope.recording.meta import Header
 
 _MOST = 1_000_000
 """Maximum number of members of all sets. A script that clips a new set every time needs none."""
@@ -107,10 +103,10 @@ class TrainingState:
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""
-        self.by_hand: ByHand | None = None
+        self.by_hand: ManualSteps | None = None
         """Writes the manual steps of a script without an optimizer."""
-        self.steps: Steps
-        """Writes the steps of optimizers."""
+        self.steps_in_repeated_backward: int | None = None
+        """Number of steps by hooks of a backward that repeats another; None if none runs."""
         self.captures: StepCaptures | None = None
         """Captures some backward passes in detail; None if captures are off."""
         self.pace: Pace
@@ -120,7 +116,7 @@ class TrainingState:
         optimizer's index (None for a manual step) and its learning rate."""
         self.after_step: Callable[[], None] | None = None
         """Called after each step, outside of the guard: it may raise. None if nobody waits."""
-        self.ranks: RankWatch
+        self.ranks: RankObserver
         """Records what this process does with the other ranks of its job."""
         self.flush_ranks: Callable[[], None]
         """Writes what was recorded of them."""
@@ -143,7 +139,7 @@ class TrainingState:
         patterns = self.pace.patterns
         if patterns.position is None:
             return False
-        if self.steps.repetitions.in_backward is not None:
+        if self.steps_in_repeated_backward is not None:
             return True
         detail = -1
         if optimizer is not None:
@@ -260,3 +256,6 @@ class TrainingState:
         """Mark gradients as used, by the `id` of their entries."""
         if ids:
             self.gradient_state.spend(one for one in self.gradient_state.entries if id(one) in ids)
+
+
+MakeCaptures = Callable[[TrainingState, Header], StepCaptures]

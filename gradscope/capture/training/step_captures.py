@@ -1,16 +1,14 @@
 """Interface between a recorded training and the detailed captures of its steps."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from torch import Tensor
 
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.locations import Location
-from gradscope.capture.training.state import TrainingState
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.failures import CustomFunctionRecord
-from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
 
 
@@ -134,6 +132,3 @@ class StepCaptures(Protocol):
 
     def take(self, step: int) -> tuple[CapturedStep, ...]:
         """Return the captured steps since the last call, as those of a step."""
-
-
-MakeCaptures = Callable[[TrainingState, Header], StepCaptures]

@@ -11,7 +11,7 @@ import torch
 from gradscope.capture.training.given import GivenObjects
 from gradscope.capture.training.pacing.budget import Budget
 from gradscope.capture.training.running_watch import RunningWatch
-from gradscope.capture.training.step_captures import MakeCaptures
+from gradscope.capture.training.state import MakeCaptures
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import RunEnding

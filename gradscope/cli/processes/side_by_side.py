@@ -115,7 +115,7 @@ class _Running:
             folder=folder,
         )
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See whether the process is over, and end one that takes too long."""
         if self.is_over:
             return
@@ -159,7 +159,7 @@ def _side_by_side(
             told = _told_anew(told, running, len(found), len(planned))
             time.sleep(_PAUSE)
             for one in running:
-                one.look()
+                one.poll()
             while running and running[0].is_over:
                 found.append(running[0].result())
                 running.popleft().close()

@@ -91,7 +91,7 @@ class _Line:
         self._given: dict[str, object] = {}
 
     def values(self) -> dict[str, object]:
-        self._place(self._positional_words())
+        self._assign(self._positional_words())
         return {
             one.name: self._given[one.name] if one.name in self._given else one.not_given()
             for one in self._parameters
@@ -111,7 +111,7 @@ class _Line:
                 return [*found, *self._words]
         return found
 
-    def _place(self, words: Sequence[str]) -> None:
+    def _assign(self, words: Sequence[str]) -> None:
         """Give the arguments their words: a list takes all that is left."""
         if "" in words[:1]:
             raise _NotPlainError

@@ -120,7 +120,7 @@ class MetricsLog:
         for finding in found:
             if finding.fingerprint not in self._told:
                 self._told.add(finding.fingerprint)
-                self._alert(finding, *alert_words(finding, recording.target.root))
+                self._alert(finding, *alert_texts(finding, recording.target.root))
 
     def _alert(self, finding: Finding, title: str, text: str) -> None:
         self._each(lambda sink: sink.alert(finding, title, text))
@@ -133,7 +133,7 @@ def _log(sink: Sink, metrics: StepMetrics) -> None:
     sink.log(metrics.values, metrics.step)
 
 
-def alert_words(finding: Finding, root: str) -> tuple[str, str]:
+def alert_texts(finding: Finding, root: str) -> tuple[str, str]:
     """Return the title and the text of an alert."""
     text = [finding.message, shown_site(finding.location, root), f"help: {finding.remedy}"]
     return f"{finding.rule} {finding.name}", "\n".join(filter(None, text))

@@ -82,7 +82,9 @@ class EventBatches:
         dropped = self._less_important(size, trouble)
         if dropped is None:
             return
-        row, start = (self._writer.place(name) for name in (KEPT_BATCHES.name, BATCH_TENSORS.name))
+        row, start = (
+            self._writer.next_index(name) for name in (KEPT_BATCHES.name, BATCH_TENSORS.name)
+        )
         try:
             with self._writer.transaction():
                 for one in dropped:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TypeVar
 
-from gradscope.recording.continuation.places import Places
+from gradscope.recording.continuation.positions import Positions
 from gradscope.recording.evidence.batches import BatchIdentity
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
@@ -58,20 +58,22 @@ def continued(before: Recording, after: Recording, start: int) -> Recording:
         start: Number of optimizer steps made before it, as the trainer counts.
     """
     first = _until(before, start)
-    places = Places.of(first, after, start)
+    positions = Positions.of(first, after, start)
     return replace(
         after,
-        parameters=_merged(first.parameters, after.parameters, places.parameters, places.parameter),
-        modules=_merged(first.modules, after.modules, places.modules, places.module),
-        sites=_merged(first.sites, after.sites, places.sites, _same),
-        steps=(*first.steps, *map(places.step, after.steps)),
-        events=(*first.events, *map(places.event, after.events)),
-        parameter_stats=_joined_norms(norms_of(first), norms_of(after), places),
+        parameters=_merged(
+            first.parameters, after.parameters, positions.parameters, positions.parameter
+        ),
+        modules=_merged(first.modules, after.modules, positions.modules, positions.module),
+        sites=_merged(first.sites, after.sites, positions.sites, _same),
+        steps=(*first.steps, *map(positions.step, after.steps)),
+        events=(*first.events, *map(positions.event, after.events)),
+        parameter_stats=_joined_norms(norms_of(first), norms_of(after), positions),
         skipped=tuple(dict.fromkeys((*first.skipped, *after.skipped))),
-        evidence=tuple(_evidence(first, after, places)),
+        evidence=tuple(_evidence(first, after, positions)),
         captured_steps=(
             *first.captured_steps,
-            *(places.captured(one, len(first.captured_steps)) for one in after.captured_steps),
+            *(positions.captured(one, len(first.captured_steps)) for one in after.captured_steps),
         ),
         stored_gradients=first.stored_gradients,
         kept_batches=(
@@ -132,22 +134,25 @@ def _summary_until(
     return replace(one, count=end - one.first, block=block)
 
 
-def _evidence(first: Recording, after: Recording, places: "Places") -> Iterator[object]:
+def _evidence(first: Recording, after: Recording, positions: "Positions") -> Iterator[object]:
     optimizers = _merged(
         first.evidence_of(TrainedOptimizer),
         after.evidence_of(TrainedOptimizer),
-        places.optimizers,
-        places.optimizer,
+        positions.optimizers,
+        positions.optimizer,
     )
     scopes = _merged(
-        first.evidence_of(ClipScope), after.evidence_of(ClipScope), places.scopes, places.scope
+        first.evidence_of(ClipScope),
+        after.evidence_of(ClipScope),
+        positions.scopes,
+        positions.scope,
     )
     costs = (*first.evidence_of(WatchCost), *after.evidence_of(WatchCost))
     yield from (*optimizers, *scopes, *(costs and (_cost(costs),)))
     listed = (TrainedOptimizer, ClipScope, WatchCost)
     others = (
         *(one for one in first.evidence if not isinstance(one, listed)),
-        *(places.evidence(one) for one in after.evidence if not isinstance(one, listed)),
+        *(positions.evidence(one) for one in after.evidence if not isinstance(one, listed)),
     )
     yield from dict.fromkeys(others)
 
@@ -165,17 +170,17 @@ def _cost(costs: Sequence[WatchCost]) -> WatchCost:
     )
 
 
-def _joined_norms(first: NormTable, after: NormTable, places: "Places") -> NormTable:
+def _joined_norms(first: NormTable, after: NormTable, positions: "Positions") -> NormTable:
     return NormTable(
-        steps=[*first.steps, *(places.start + step for step in after.steps)],
-        parameters=[*first.parameters, *map(places.parameters.__getitem__, after.parameters)],
+        steps=[*first.steps, *(positions.start + step for step in after.steps)],
+        parameters=[*first.parameters, *map(positions.parameters.__getitem__, after.parameters)],
         reaches=first.reaches + after.reaches,
         gradients=[*first.gradients, *after.gradients],
         weights=[*first.weights, *after.weights],
         updates=[*first.updates, *after.updates],
         numels={
             **first.numels,
-            **{places.parameters[index]: numel for index, numel in after.numels.items()},
+            **{positions.parameters[index]: numel for index, numel in after.numels.items()},
         },
     )
 

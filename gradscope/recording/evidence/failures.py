@@ -28,7 +28,7 @@ class ErrorLocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class CarriedHistory:
     """An attribute of the model, or a global, that holds a tensor of an earlier step's graph."""
 
     name: str
@@ -64,13 +64,13 @@ class AutogradErrorRecord:
     """Number of parameters, if none requires grad."""
     reset: str | None
     """A method of the model whose name suggests that it resets the state between steps."""
-    carried: tuple[Carried, ...]
+    carried: tuple[CarriedHistory, ...]
     """References to the part of an earlier step's graph that backward reached, if known."""
     places: tuple[ErrorLocation, ...]
 
-    def place(self, role: str) -> ErrorLocation | None:
+    def location(self, role: str) -> ErrorLocation | None:
         """Return the first line of a role, None if there is none."""
-        return next((location for location in self.places if location.role == role), None)
+        return next((one for one in self.places if one.role == role), None)
 
 
 Broken = Literal["NaN", "infinity"]

@@ -36,29 +36,42 @@ class CapturesKept:
         self._count += count
         self.dropped += count
 
-    def thin(self, most: int, important: Set[int]) -> None:
+    @property
+    def steps(self) -> frozenset[int]:
+        """The steps with captures that are kept."""
+        return frozenset(one.step for one in self._kept)
+
+    def thin(self, most: int, important: Set[int]) -> frozenset[int]:
         """Delete captured steps until at most so many are left, those with the nearest neighbours.
 
         Args:
             most: Number of captured steps to keep.
             important: Steps whose captures are kept as long as others can be dropped.
+
+        Returns:
+            The steps that have no capture any more.
         """
+        before = self.steps if len(self._kept) > most else frozenset()
+        self._thin(most, important)
+        return before - self.steps
+
+    def _thin(self, most: int, important: Set[int]) -> None:
         while len(self._kept) > most:
             known = {one.same_as for one in self._kept}
             last = len(self._kept) - max(1, int(_SHARE_OF_LAST * most))
             free = [
-                place
-                for place in range(min(_FIRST, most // 2), last)
-                if self._kept[place].index not in known
+                index
+                for index in range(min(_FIRST, most // 2), last)
+                if self._kept[index].index not in known
             ]
             if not free:
                 return
-            place = min(
+            index = min(
                 free,
-                key=lambda place: (
-                    self._kept[place].step in important,
-                    self._kept[place + 1].step - self._kept[place - 1].step,
+                key=lambda index: (
+                    self._kept[index].step in important,
+                    self._kept[index + 1].step - self._kept[index - 1].step,
                 ),
             )
-            self._writer.remove_captured_step(self._kept.pop(place).index)
+            self._writer.remove_captured_step(self._kept.pop(index).index)
             self.dropped += 1

@@ -118,22 +118,22 @@ class Chunk:
         for records in ([step], series, cosines):
             if records:
                 table = evidence_tables()[type(records[0])]
-                start = writer.place(table.name)
+                start = writer.next_index(table.name)
                 writer.add(table, records)
-                self.rows[table.name] = range(start, writer.place(table.name))
+                self.rows[table.name] = range(start, writer.next_index(table.name))
 
 
 def whole_step(
     writer: RecordingWriter,
-    places: Mapping[str, int],
+    starts: Mapping[str, int],
     record: StepRecord,
     events: tuple[EventRecord, ...],
 ) -> Whole:
     """Return a step that was just written, given the tables' lengths before."""
     rows = {
-        table: range(start, writer.place(table))
-        for table, start in places.items()
-        if writer.place(table) > start
+        table: range(start, writer.next_index(table))
+        for table, start in starts.items()
+        if writer.next_index(table) > start
     }
     return Whole(record.index, rows, record, events)
 

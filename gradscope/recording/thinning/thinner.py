@@ -83,13 +83,13 @@ class Thinner:
         self.in_use: Callable[[], Set[int]] = frozenset
         """Returns the steps that further steps may repeat."""
 
-    def places(self) -> dict[str, int]:
+    def next_indices(self) -> dict[str, int]:
         """Return the lengths of the tables, for `take`."""
-        return {table: self._writer.place(table) for table in tables_of_steps()}
+        return {table: self._writer.next_index(table) for table in tables_of_steps()}
 
     def take(
         self,
-        places: dict[str, int],
+        starts: dict[str, int],
         record: StepRecord,
         events: tuple[EventRecord, ...],
         captured: Sequence[CapturedStep],
@@ -98,7 +98,7 @@ class Thinner:
         for one in captured:
             self._captures.add(one)
         self._next = record.index + 1
-        self._open.append(whole_step(self._writer, places, record, events))
+        self._open.append(whole_step(self._writer, starts, record, events))
         self._note(self._readings.of_step(record.index, events))
         self._fold()
 
@@ -111,7 +111,7 @@ class Thinner:
         known = self._known(steps.sources)
         events = {index: one.events for index, one in known.items()}
         for part in _parts(steps, {index: _losses(one) for index, one in events.items()}):
-            row = self._writer.place(REPEATED_STEPS.name)
+            row = self._writer.next_index(REPEATED_STEPS.name)
             self._writer.add(REPEATED_STEPS, [part])
             self._open.append(_Repeated(part, row))
             for reading in self._readings.of_repeated(part, events):
@@ -151,16 +151,23 @@ class Thinner:
                 break
             around.update(more)
         lost, self._around = self._around - around, around
-        if lost:
-            for chunk in self._chunks():
-                if not lost.isdisjoint(chunk.whole):
-                    self._drop(chunk)
+        self._drop_steps(lost)
+
+    def _thin_captures(self) -> None:
+        self._drop_steps(self._captures.thin(self._room.captured, self._around))
+
+    def _drop_steps(self, lost: Set[int]) -> None:
+        """Delete steps of summaries that need no longer be whole."""
+        for chunk in self._chunks() if lost else ():
+            if not lost.isdisjoint(chunk.whole):
+                self._drop(chunk)
 
     def _chunks(self) -> Iterator[Chunk]:
         return chain(self._head_chunks, *self._levels)
 
     def _drop(self, chunk: Chunk) -> None:
-        chunk.drop(self._writer, self._around | set(self._pinned))
+        # Rules read in the events of its step what follows a captured backward: who steps with it.
+        chunk.drop(self._writer, self._around | self._captures.steps | set(self._pinned))
         if not self._room.norms:
             chunk.drop_norms(self._writer, self._room.measured)
 
@@ -222,7 +229,7 @@ class Thinner:
             whole={},
         )
         own = [one for one in passed if _start(one) >= steps.start]
-        kept = self._around | set(block) | self._in_use()
+        kept = self._around | self._captures.steps | set(block) | self._in_use()
         self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
         for one in own:
             for step in self._whole(one, kept):
@@ -256,10 +263,10 @@ class Thinner:
             )
             for record, events in unfolded(one.steps, sources):
                 if record.index in kept:
-                    places = self.places()
+                    starts = self.next_indices()
                     self._writer.add(EVENTS, events)
                     self._writer.add(STEPS, [record])
-                    yield whole_step(self._writer, places, record, tuple(events))
+                    yield whole_step(self._writer, starts, record, tuple(events))
         self._writer.remove(REPEATED_STEPS.name, range(one.row, one.row + 1))
 
     def _add(self, level: int, chunk: Chunk) -> None:
@@ -278,7 +285,7 @@ class Thinner:
 
     def _ease(self) -> None:
         """Keep less, if the file comes near its limit."""
-        self._captures.thin(self._room.captured, self._around)
+        self._thin_captures()
         if self._writer.size() >= _FULL * self._room.limit:
             self._shrink(_EASED)
         self._tell()
@@ -304,7 +311,7 @@ class Thinner:
             self._weigh()
             for level in range(len(self._levels)):
                 self._merge(level)
-            self._captures.thin(self._room.captured, self._around)
+            self._thin_captures()
             while self._next - self._first - FOLDED >= self._room.recent:
                 self._fold_next()
             self._fold_head()

@@ -52,7 +52,7 @@ def _suite(root: Element, one: ReportedTarget, levels: frozenset[Severity]) -> E
     for code, name in _rules(one):
         case = SubElement(suite, "testcase", classname=class_name, name=name)
         _judgement(case, [each for each in one.findings if each.code == code], levels)
-        if (reason := _obstacle(code, target)) is not None:
+        if (reason := _skip_reason(code, target)) is not None:
             SubElement(case, "skipped", message=printable(reason))
     _count(suite)
     return suite
@@ -78,7 +78,7 @@ def _rules(one: ReportedTarget) -> Iterator[tuple[str, str]]:
         yield printable(code), printable(names.get(code, code))
 
 
-def _obstacle(code: str, target: TargetResult) -> str | None:
+def _skip_reason(code: str, target: TargetResult) -> str | None:
     """Return why a rule could not judge any run; None if it judged one."""
     if any(code in run.verdict.ran for run in target.runs):
         return None

@@ -135,7 +135,7 @@ _CURVE = 8
 _BAND = 48.0
 
 
-def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedLink, ...]:
+def with_norms(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedLink, ...]:
     """Return the links with the positions of their norms; None without space.
 
     Links that bring one gradient to one vertex have it written once.

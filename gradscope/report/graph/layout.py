@@ -12,7 +12,7 @@ from gradscope.report.graph.drawing import (
     PlacedBox,
     PlacedLink,
     PlacedVertex,
-    with_figures,
+    with_norms,
 )
 from gradscope.report.graph.labels import BOX_FOOT, BOX_SIDE, BOX_TITLE, title_width
 from gradscope.report.graph.layers import Arc, Item
@@ -123,7 +123,7 @@ class _Layout:
         links = [
             self._placed(position, link, frames) for position, link in enumerate(self.part.links)
         ]
-        return replace(drawing, links=with_figures(drawing, links))
+        return replace(drawing, links=with_norms(drawing, links))
 
     def _arranged(self, box: int | None) -> tuple[dict[Stop, int], dict[Piece, int], Arrangement]:
         """Return the positions of a box's content, those of the pieces of links, and everything."""

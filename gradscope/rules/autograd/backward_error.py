@@ -90,6 +90,6 @@ def _remedy(record: AutogradErrorRecord) -> str:
             f"let {record.function}.backward return one gradient per input of its forward, each of "
             "the input's shape"
         )
-    if record.place("inside") is not None:
+    if record.location("inside") is not None:
         return "fix this line, which backward runs: a hook returns a gradient or None"
     return "check the shapes and dtypes of this operation's inputs"

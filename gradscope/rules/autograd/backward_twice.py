@@ -100,9 +100,9 @@ def _is_kept_for_good(record: AutogradErrorRecord) -> bool:
 
 def _message(context: RuleContext, record: AutogradErrorRecord) -> str:
     operation = operation_of(context, record) or "an operation"
-    if record.place("freed") is not None:
+    if record.location("freed") is not None:
         return f"backward goes a second time through {operation}, whose graph is already freed"
-    if record.step or record.place("reuse") is not None:
+    if record.step or record.location("reuse") is not None:
         which = f"step {record.step + 1}'s backward" if record.step else "backward"
         what = next((one.name for one in record.carried), "a tensor")
         return (
@@ -124,12 +124,12 @@ def _unless(context: RuleContext, record: AutogradErrorRecord) -> str:
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
-    freed = record.place("freed")
+    freed = record.location("freed")
     if freed is None:
         return _remedy_of_kept(record)
     if freed.operation == "grad":
         return "pass create_graph=True or retain_graph=True to autograd.grad"
-    if record.place("call") is None:
+    if record.location("call") is None:
         return "return the loss without calling backward: gradscope calls it"
     return "add up the losses and call backward once, or pass retain_graph=True to the first call"
 

@@ -92,7 +92,7 @@ class InPlaceModification(Rule):
 def _message(record: AutogradErrorRecord, operation: str) -> str:
     if record.node is None:
         return f"autograd rejects an in-place write: {first_line(record)}"
-    write = record.place("write")
+    write = record.location("write")
     if write is None:
         return f"what {operation} saved for its backward is overwritten in place"
     return f"{_spoken(write.operation)} overwrites what {operation} saved for its backward"
@@ -107,7 +107,7 @@ def _spoken(operation: str) -> str:
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
-    write = record.place("write")
+    write = record.location("write")
     if write is not None and write.operation == _STEP:
         return "call this backward() before the step, or recompute its loss after it"
     if write is not None and write.operation and not write.operation.endswith("_"):

@@ -95,7 +95,7 @@ class NoGraph(Rule):
 def _why(record: AutogradErrorRecord) -> str:
     if record.frozen is not None:
         return f"none of the {record.frozen} parameters requires grad"
-    cut, unrecorded = record.place("cut"), record.place("unrecorded")
+    cut, unrecorded = record.location("cut"), record.location("unrecorded")
     if cut is not None:
         return f"{cut.operation} cuts it off from the parameters"
     if unrecorded is not None and unrecorded.operation == "checkpoint":
@@ -108,10 +108,10 @@ def _why(record: AutogradErrorRecord) -> str:
 def _remedy(context: RuleContext, record: AutogradErrorRecord) -> str:
     if record.frozen is not None:
         return "keep requires_grad enabled for trained modules: model.head.requires_grad_(True)"
-    cut = record.place("cut")
+    cut = record.location("cut")
     if cut is not None:
         return f"compute the loss without {cut.operation}, and use it only for logging"
-    unrecorded = record.place("unrecorded")
+    unrecorded = record.location("unrecorded")
     if unrecorded is not None and unrecorded.operation == "checkpoint":
         return remedy_of_reentrant(context.site(unrecorded.site))
     if unrecorded is not None:

@@ -29,7 +29,7 @@ def _is_of_other_rank(context: RuleContext, record: AutogradErrorRecord) -> bool
 
 def site_of(record: AutogradErrorRecord, *roles: str) -> int | None:
     """Return the line of the first of the roles that has one."""
-    sites = (position.site for role in roles if (position := record.place(role)) is not None)
+    sites = (position.site for role in roles if (position := record.location(role)) is not None)
     return next((site for site in sites if site is not None), None)
 
 

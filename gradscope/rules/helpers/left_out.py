@@ -87,7 +87,7 @@ class LeftOut:
         if run is None or not run.are_gradients_assigned:
             return False
         own = self._shapes(part.parameters)
-        return any(self._shapes(one.parameters) == own for one in self.optimizers.holders)
+        return any(self._shapes(one.parameters) == own for one in self.optimizers.with_parameters)
 
     def _shapes(self, parameters: Iterable[int]) -> list[tuple[int, ...]]:
         records = self.context.recording.parameters
@@ -100,7 +100,7 @@ class LeftOut:
     @cached_property
     def is_grouped(self) -> bool:
         """Return whether an optimizer has several groups, into which parameters were sorted."""
-        return any(len(record.groups) > 1 for record in self.optimizers.holders)
+        return any(len(record.groups) > 1 for record in self.optimizers.with_parameters)
 
     def _is_fixed(self, part: Part) -> bool:
         """Return whether anything tells that a part is to stay as it is."""
@@ -198,7 +198,9 @@ class LeftOut:
 
     def is_late(self, part: Part) -> bool:
         """Return whether a part was made after every optimizer."""
-        return all(part.parameters <= set(record.later) for record in self.optimizers.holders)
+        return all(
+            part.parameters <= set(record.later) for record in self.optimizers.with_parameters
+        )
 
     def is_in_eval_mode(self, part: Part) -> bool:
         """Return whether a part is in eval mode while the model trains."""

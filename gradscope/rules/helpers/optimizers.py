@@ -33,7 +33,7 @@ class Optimizers:
         return self.context.recording.evidence_of(OptimizerRecord)
 
     @cached_property
-    def holders(self) -> tuple[OptimizerRecord, ...]:
+    def with_parameters(self) -> tuple[OptimizerRecord, ...]:
         """Optimizers that hold a parameter of the model, the target's own first."""
         return tuple(record for record in self.records if record.parameters)
 
@@ -46,7 +46,7 @@ class Optimizers:
     def held(self) -> frozenset[int]:
         """Parameters that any optimizer holds; in a training run, at any time."""
         at_any_time = frozenset[int]() if self.context.run is None else self.context.run.held
-        return at_any_time.union(*(record.parameters for record in self.holders))
+        return at_any_time.union(*(record.parameters for record in self.with_parameters))
 
     def skip_reason(self) -> str | None:
         """Return why nothing is known of the target's own optimizer."""

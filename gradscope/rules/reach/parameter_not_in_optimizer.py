@@ -109,7 +109,7 @@ class ParameterNotInOptimizer(Rule):
             return context.probe_skip_reason(PROBE)
         if not context.has_backward:
             return "no backward was recorded"
-        return None if Optimizers(context).holders else Optimizers(context).missing
+        return None if Optimizers(context).with_parameters else Optimizers(context).missing
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield findings for omitted parameters, by the certainty of a mistake."""
@@ -160,7 +160,7 @@ class ParameterNotInOptimizer(Rule):
     def _finding(
         self, left_out: LeftOut, parts: list[Part], *, severity: Severity, late: bool
     ) -> Finding:
-        context, optimizer = left_out.context, left_out.optimizers.holders[0]
+        context, optimizer = left_out.context, left_out.optimizers.with_parameters[0]
         parameters = [index for part in parts for index in sorted(part.parameters)]
         several = len(parts) > 1 or (len(parameters) > 1 and parts[0].module is None)
         it, gets = ("them", "get") if several else ("it", "gets")
@@ -209,7 +209,7 @@ def _doubles(left_out: LeftOut, parts: list[Part]) -> list[tuple[int | None, str
     """Return the lines of further optimizers, one of which was meant for the parts."""
     if not any(map(left_out.is_mistaken, parts)):
         return []
-    return [(one.site, "it holds the same") for one in left_out.optimizers.holders[1:]]
+    return [(one.site, "it holds the same") for one in left_out.optimizers.with_parameters[1:]]
 
 
 def _caller(context: RuleContext, parts: list[Part]) -> int | None:

@@ -90,7 +90,7 @@ class StaleOptimizerParameter(Rule):
         for stop in reach.stops if trained and not reach.learning else ():
             if stop.cut.kind != "detach" or stop.cut.call is not None or stop.joins:
                 continue
-            for record in optimizers.holders:
+            for record in optimizers.with_parameters:
                 if not set(stop.parameters) <= record.parameters:
                     continue
                 of = counted(len(trained), "tensor")

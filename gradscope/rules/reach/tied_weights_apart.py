@@ -103,7 +103,7 @@ class TiedWeightsApart(Rule):
         optimizers = Optimizers(context)
         # A reference is a copy that no optimizer holds: it stays as it is.
         stays = any(optimizers.held.isdisjoint(trainable[one]) for one in (first, second))
-        if meeting is None or (optimizers.holders and stays):
+        if meeting is None or (optimizers.with_parameters and stays):
             return
         one, other = (context.recording.modules[index] for index in (first, second))
         parameters = sorted(trainable[first] | trainable[second])

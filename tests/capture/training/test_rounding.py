@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from gradscope.capture.training.gradient_state import GradientState
-from gradscope.capture.training.steps.writer import rounded, samples_of
+from gradscope.capture.training.steps.measurements import rounded, samples_of
 
 
 def step_of(parameter, gradient, rate):

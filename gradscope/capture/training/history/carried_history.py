@@ -18,7 +18,7 @@ from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import behind, tensors
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.failures import Carried
+from gradscope.recording.evidence.failures import CarriedHistory
 
 _MOST_FILES = 1000
 
@@ -243,7 +243,7 @@ class _Reference:
 
 def carried_over(
     named: NamedModel, graph: Collection[Node], first_number: int, ran: Iterable[Line | None]
-) -> Carried | None:
+) -> CarriedHistory | None:
     """Return what holds part of a graph from before the forward, None if nothing is found.
 
     Args:
@@ -266,7 +266,7 @@ def carried_over(
     if not read:
         return None
     first = min(read, key=lambda one: not one.is_older)
-    return Carried(
+    return CarriedHistory(
         name=first.name,
         attribute=first.attribute if first.owner is None else f"self.{first.attribute}",
         is_replaced=not first.is_older,

@@ -23,7 +23,7 @@ from torch._C import (
 from gradscope.capture.first_elements import is_alike, memory_of
 from gradscope.capture.reading import is_plain, only_number
 from gradscope.capture.tensor_references import WeakTensor
-from gradscope.capture.training.steps.writer import Measured
+from gradscope.capture.training.steps.measurements import Measured
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

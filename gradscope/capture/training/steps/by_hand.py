@@ -17,9 +17,10 @@ from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.signals import postponed_signals
 from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.steps.measurements import Measured
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.update_lines import lost_updates, only_line_of, updates
-from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
+from gradscope.capture.training.steps.writer import Finished, StepWriter
 from gradscope.recording.events import DroppedUpdateEvent, StepEvent, named
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"

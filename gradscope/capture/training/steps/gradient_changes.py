@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gradscope.capture.training.event_log import Number
-from gradscope.capture.training.steps.writer import Measured
+from gradscope.capture.training.steps.measurements import Measured
 
 _SETTLED = 5
 """Number of steps after which a parameter has a usual state."""

@@ -39,8 +39,6 @@ class Repetitions:
         """By `id` of the optimizer."""
         self.running: RepeatedStep | None = None
         """The running step, if it repeats another."""
-        self.in_backward: int | None = None
-        """Number of steps by hooks of a backward that repeats another; None if none runs."""
 
     def begins(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
         """Return whether a step that begins, or the one that calls it, repeats another.
@@ -50,10 +48,10 @@ class Repetitions:
             has_closure: Whether the step calls a closure.
             frame: Frame of its caller.
         """
-        if self.in_backward is not None:
-            self.in_backward += 1
-            return True
         running, training = self.running, self._training
+        if training.steps_in_repeated_backward is not None:
+            training.steps_in_repeated_backward += 1
+            return True
         if running is not None and running.known.optimizer() is not optimizer:
             if running.is_around(frame):
                 return True

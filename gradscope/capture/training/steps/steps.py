@@ -28,6 +28,7 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.gradient_changes import GradientChanges
+from gradscope.capture.training.steps.measurements import Measured, rounded, samples_of
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,
     copies,
@@ -41,13 +42,7 @@ from gradscope.capture.training.steps.open_steps import (
 )
 from gradscope.capture.training.steps.repetitions import RepeatedStep, Repetitions
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
-from gradscope.capture.training.steps.writer import (
-    Finished,
-    Measured,
-    StepWriter,
-    rounded,
-    samples_of,
-)
+from gradscope.capture.training.steps.writer import Finished, StepWriter
 from gradscope.phrasing import counted
 from gradscope.recording.events import StepEvent, named
 
@@ -140,9 +135,9 @@ class Steps:
         guard, repeated = training.guard, self.repetitions.running
         if not guard.active or (repeated is None and is_traced()):
             return
-        if repeated is None or self.repetitions.in_backward is not None:
+        if repeated is None or training.steps_in_repeated_backward is not None:
             guard.quickly(self._after_any, optimizer)
-            if self.repetitions.in_backward is None:
+            if training.steps_in_repeated_backward is None:
                 guard.run(self._finish, optimizer)
         elif repeated.known.optimizer() is not optimizer:  # it is called by the one that counts
             guard.quickly(self._after_any, optimizer)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradscope.recording.evidence.failures import AutogradErrorRecord, Carried
+from gradscope.recording.evidence.failures import AutogradErrorRecord, CarriedHistory
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, site_of
@@ -63,7 +63,7 @@ def _keeping(
     yield source.edits({freeing: freeing.with_changes(args=kept.args)})
 
 
-def _stores(source: SourceFile, carried: Carried) -> Iterator[cst.Assign]:
+def _stores(source: SourceFile, carried: CarriedHistory) -> Iterator[cst.Assign]:
     """Yield the assignments to a state in methods of its class that run in a forward."""
     owner, _, attribute = carried.name.rpartition(".")
     class_name = owner.rpartition(".")[2]

@@ -32,7 +32,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     record = only(
         one
         for one in errors_of(context, "in-place")
-        if one.place("write") is not None
+        if one.location("write") is not None
         and context.site(site_of(one, "write")) == finding.location
     )
     if source is None or finding.location is None or record is None:
@@ -43,7 +43,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 
 
 def _changes(source: SourceFile, line: int, record: AutogradErrorRecord) -> Changes:
-    write = record.place("write")
+    write = record.location("write")
     operation = "" if write is None else write.operation
     if operation == "step":
         return _computed_later(source, line, record.subject)

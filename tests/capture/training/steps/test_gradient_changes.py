@@ -6,7 +6,7 @@ import torch
 
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.steps.gradient_changes import GradientChanges
-from gradscope.capture.training.steps.writer import Measured
+from gradscope.capture.training.steps.measurements import Measured
 
 STATE = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]

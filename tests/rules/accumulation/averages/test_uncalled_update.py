@@ -1,10 +1,12 @@
 """GS328: copies of a network that a function would update, and that nothing calls."""
 
 import ast
+import linecache
 
 import pytest
 
 from gradscope.capture.source.uncalled_updates import uncalled_updates
+from gradscope.probes import parameter_history
 from tests.nightly import some_on_push
 from tests.rules.watching import findings_of_script
 
@@ -105,3 +107,28 @@ def test_methods_that_a_library_may_call_are_left_alone(base, is_found):
     body = UPDATE.format(write="a.lerp_(b, 0.1)").replace("\n", "\n    ")
     source = f"class Learner{base}:\n    def on_step(self, target, model):{body}"
     assert bool(names(source, is_script=False)) == is_found
+
+
+def test_a_file_is_searched_once_and_again_after_a_change(tmp_path, monkeypatch):
+    searched = []
+    monkeypatch.setattr(
+        parameter_history,
+        "uncalled_updates",
+        lambda tree, *, is_script: searched.append(is_script) or (),
+    )
+    file = tmp_path / "networks.py"
+
+    def search():
+        linecache.checkcache(str(file))
+        parameter_history._updates_in(str(file), is_script=False)
+
+    file.write_text("zip(a.parameters(), b.parameters())\n")
+    search()
+    search()
+    assert searched == [False]
+    file.write_text("zip(a.parameters(), b.parameters(), strict=True)\n")
+    search()
+    assert searched == [False, False]
+    file.write_text("nothing = 1\n")
+    search()
+    assert searched == [False, False]

@@ -48,7 +48,7 @@ def _matched(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class Positions:
     """Where the second part's records are in the whole recording, by their own index."""
 
     start: int
@@ -61,8 +61,8 @@ class Places:
     scopes: tuple[int, ...]
 
     @classmethod
-    def of(cls, first: Recording, after: Recording, start: int) -> "Places":
-        """Return the places behind a first part."""
+    def of(cls, first: Recording, after: Recording, start: int) -> "Positions":
+        """Return the positions behind a first part."""
         parameters = _matched(first.parameters, after.parameters, lambda one: (one.name, one.shape))
         scopes = (
             replace(one, parameters=tuple(parameters[index] for index in one.parameters))
