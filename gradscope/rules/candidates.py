@@ -221,6 +221,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS721": (("unused derivatives", _events("unused-derivative")),),
     "GS722": (("targets that no prediction can reach", _evidence(UnreachableTargetRecord)),),
     "GS723": (_COMPARISON,),
+    "GS724": (_OPERATION,),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

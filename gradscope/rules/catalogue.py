@@ -81,6 +81,7 @@ from gradscope.rules.loss.focal_factor_of_mean import FocalFactorOfMean
 from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.labels_of_zero import LabelsOfZero
+from gradscope.rules.loss.log_scale_of_wrong_sign import LogScaleOfWrongSign
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_maximised import LossMaximised
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
@@ -248,6 +249,7 @@ RULES: tuple[type[Rule], ...] = (
     UnusedDerivative,
     TargetsOutOfRange,
     FocalFactorOfMean,
+    LogScaleOfWrongSign,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
