@@ -5,6 +5,7 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
 from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
+from gradscope.rules.accumulation.decay_dominates import DecayDominates
 from gradscope.rules.accumulation.decay_filter_without_match import DecayFilterWithoutMatch
 from gradscope.rules.accumulation.divided_twice import DividedTwice
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
@@ -205,6 +206,7 @@ RULES: tuple[type[Rule], ...] = (
     PlateauInWrongMode,
     WrongWeightAverage,
     DecayFilterWithoutMatch,
+    DecayDominates,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
