@@ -223,6 +223,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS722": (("targets that no prediction can reach", _evidence(UnreachableTargetRecord)),),
     "GS723": (_COMPARISON,),
     "GS724": (_OPERATION,),
+    "GS725": (_COMPARISON,),
+    "GS726": (_COMPARISON,),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

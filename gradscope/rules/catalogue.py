@@ -87,7 +87,9 @@ from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_maximised import LossMaximised
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
+from gradscope.rules.loss.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.one_sided_contrast import OneSidedContrast
 from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
@@ -252,6 +254,8 @@ RULES: tuple[type[Rule], ...] = (
     TargetsOutOfRange,
     FocalFactorOfMean,
     LogScaleOfWrongSign,
+    OneSidedContrast,
+    NormalisedOverBatch,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
