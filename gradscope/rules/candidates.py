@@ -225,6 +225,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS724": (_OPERATION,),
     "GS725": (_COMPARISON,),
     "GS726": (_COMPARISON,),
+    "GS727": (_OPERATION,),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

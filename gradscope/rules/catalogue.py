@@ -74,6 +74,7 @@ from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.divergence_subtracted import DivergenceSubtracted
 from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
@@ -256,6 +257,7 @@ RULES: tuple[type[Rule], ...] = (
     LogScaleOfWrongSign,
     OneSidedContrast,
     NormalisedOverBatch,
+    DivergenceSubtracted,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

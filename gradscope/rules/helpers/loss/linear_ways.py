@@ -22,6 +22,8 @@ _NEGATIONS = frozenset({"NegBackward0", "RsubBackward0", "RsubBackward1"})
 _FACTORS = frozenset({"DivBackward0", "MulBackward0"})
 
 _TOLERANCE = 1e-4
+_SHORT = 1e-3
+"""Rounding of a hundred times a number; one in five hundred numbers is as near by chance."""
 
 
 def linear_signs(context: RuleContext, starts: Iterable[int]) -> Mapping[int, int]:
@@ -90,12 +92,21 @@ def _sign_beside_data(context: RuleContext, node: NodeRecord, given: int) -> int
 def _sign_in_difference(before: ForwardStat, after: ForwardStat) -> int:
     """Return 1 if a constant was subtracted; 0 if the tensor may be what was subtracted from it.
 
-    Both give the same range. A log-likelihood, which is negative before and after, is no remainder.
+    Both give the same range. A log-likelihood, which is negative before and after, is no remainder,
+    and the constant of one of the two is more likely a number of two decimals, such as 1.
     """
     scale = _TOLERANCE * max(1e-12, *map(abs, (*_ends(before), *_ends(after))))
-    low, high = (b - a for a, b in zip(_ends(before), _ends(after), strict=True))
+    low, high = (a - b for a, b in zip(_ends(before), _ends(after), strict=True))
+    if abs(low - high) > scale:
+        return 0
     is_negative = before.maximum <= 0 and after.maximum <= 0
-    return int(abs(low - high) <= scale and (is_negative or abs(low) <= scale))
+    is_number = _is_short(low) and not _is_short(before.minimum + after.maximum)
+    return int(is_negative or abs(low) <= scale or is_number)
+
+
+def _is_short(number: float) -> bool:
+    """Return whether a number has two decimals at most, as those of formulas."""
+    return abs(100 * number - round(100 * number)) < _SHORT
 
 
 def _sign_of_factor(before: ForwardStat, after: ForwardStat) -> int:
