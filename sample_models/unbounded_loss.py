@@ -39,7 +39,7 @@ def main() -> None:
         rows = torch.rand(64, WIDTH)
         reconstruction, mean, log_variance = model(rows)
         error = functional.mse_loss(reconstruction, rows)
-        loss = error + divergence(mean, log_variance)  # GS730
+        loss = error + divergence(mean, log_variance)  # GS728
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -5,6 +5,7 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
 from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
+from gradscope.rules.accumulation.decay_dominates import DecayDominates
 from gradscope.rules.accumulation.decay_filter_without_match import DecayFilterWithoutMatch
 from gradscope.rules.accumulation.divided_twice import DividedTwice
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
@@ -73,6 +74,7 @@ from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.divergence_subtracted import DivergenceSubtracted
 from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
@@ -81,11 +83,14 @@ from gradscope.rules.loss.focal_factor_of_mean import FocalFactorOfMean
 from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.labels_of_zero import LabelsOfZero
+from gradscope.rules.loss.log_scale_of_wrong_sign import LogScaleOfWrongSign
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_maximised import LossMaximised
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
+from gradscope.rules.loss.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.one_sided_contrast import OneSidedContrast
 from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
@@ -205,6 +210,7 @@ RULES: tuple[type[Rule], ...] = (
     PlateauInWrongMode,
     WrongWeightAverage,
     DecayFilterWithoutMatch,
+    DecayDominates,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -249,6 +255,10 @@ RULES: tuple[type[Rule], ...] = (
     UnusedDerivative,
     TargetsOutOfRange,
     FocalFactorOfMean,
+    LogScaleOfWrongSign,
+    OneSidedContrast,
+    NormalisedOverBatch,
+    DivergenceSubtracted,
     UnboundedLoss,
     RanksApart,
     UnsynchronisedGradient,

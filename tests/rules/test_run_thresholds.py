@@ -91,6 +91,7 @@ def far_above():
 
 ELSEWHERE = {
     "plateau-in-wrong-mode": {"least"},
+    "schedule-stepped-rarely": {"warm_up_calls", "warm_up_rate"},
     "scaled-without-accumulation": {"least_periods"},
     "step-without-effect": {
         "least_passes",

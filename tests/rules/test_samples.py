@@ -19,7 +19,7 @@ SETTINGS = {"GS113": Settings(norm_limits={WHOLE_MODEL: NormLimit(maximum=10.0)}
 """Of the rules that judge by limits of the user's own, which their samples name."""
 
 ABOUT_RANKS = tuple(rule for rule in RULES if family_of(rule.code) == "ranks")
-LONG = ("GS119", "GS323", "GS708", "GS730")
+LONG = ("GS119", "GS323", "GS708", "GS728")
 """Rules whose samples train for long. Their own tests find shorter trainings with the mistake."""
 ON_PUSH = {
     at

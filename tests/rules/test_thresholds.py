@@ -46,6 +46,7 @@ LEVELS = [
     ("dead-unit", "few_rows", "rows", "warning", None, {}),
     ("dead-unit", "few_units", "units", "warning", "note", {}),
     ("loss-maximised", "least", "share_of_chance", "error", None, {}),
+    ("decay-dominates", "share", "removed_share", "warning", None, {}),
     ("path-cut", "calls", "states_cut", "error", None, {}),
     ("padding-in-loss", "share", "padding_share", "warning", None, {}),
     ("targets-out-of-range", "lost", "lost", "warning", None, {}),
@@ -160,7 +161,7 @@ ELSEWHERE = {
     "zero-gradient": {"rounding"},
     "parameter-not-in-optimizer": {"most_elements", "most_share", "most_times", "small_share"},
     "update-too-large": {"adaptive_note", "adaptive_warning", "adaptive_error"},
-    "update-too-small": {"lost", "rest", "stretch_share", "stretch_steps"},
+    "update-too-small": {"group_rate", "lost", "rest", "stretch_share", "stretch_steps"},
 }
 """Thresholds that the samples do not meet: tested with their rules."""
 

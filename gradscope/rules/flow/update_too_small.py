@@ -34,8 +34,10 @@ class UpdateTooSmall(Rule):
         norm of the weight. The median over the matrices is judged. With momentum it is divided by
         one minus the momentum, because steps in the same direction add up. If even the largest
         ratio is below `lost`, it is a warning for every optimizer. For SGD, a median below
-        `sgd_note` is a note. The rule skips learning rates that a scheduler holds below their
-        initial value, and weights in half precision.
+        `sgd_note` is a note. A parameter group is judged by itself if its learning rate is above 0
+        and below `group_rate` of the highest: if even its largest ratio is below `lost`, it is a
+        warning. The rule skips learning rates that a scheduler holds below their initial value,
+        and weights in half precision.
 
         In a run, the learning rates of each optimizer's steps are judged as well: if those of its
         last `stretch_share`, `stretch_steps` at least, are below `rest` of the highest, it is a
@@ -70,6 +72,8 @@ class UpdateTooSmall(Rule):
     """Ratio below which float32 rounds the update away. Source: its spacing."""
     sgd_note: float = 1e-4
     """Ratio for SGD. Measured: 3 % learn in 250 steps."""
+    group_rate: float = 1e-6
+    """Share of the highest learning rate of the groups. Chosen: layer-wise decays end at 1e-4."""
     rest: float = 1e-5
     """Share of the highest learning rate of a run. Source: usual schedules end at 1e-3 or more, or
     go below that only in their last steps.
@@ -181,6 +185,7 @@ class UpdateTooSmall(Rule):
                     site=optimizer.site,
                 )
         if not is_lost and not (optimizer.family == "sgd" and typical < self.sgd_note):
+            yield from self._of_groups(context, ratios, optimizer)
             return
         limit = self.lost if is_lost else self.sgd_note
         yield self.finding(
@@ -202,6 +207,38 @@ class UpdateTooSmall(Rule):
                 "matrices": len(ratios.by_parameter),
             },
         )
+
+    def _of_groups(
+        self, context: RuleContext, ratios: UpdateRatios, optimizer: OptimizerRecord
+    ) -> Iterator[Finding]:
+        """Yield a finding for every parameter group that stands still beside another."""
+        highest = max(ratios.learning_rates, default=0.0)
+        for group in optimizer.groups:
+            rate = group.learning_rate or 0.0
+            own = [ratios.by_parameter[i] for i in group.parameters if i in ratios.by_parameter]
+            # A rate of exactly 0 may be meant to freeze the group.
+            if not own or not 0 < rate < self.group_rate * highest or max(own) >= self.lost:
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    f"a parameter group of {optimizer.class_name} has a learning rate of "
+                    f"{short(rate, 2)}, beside one of {short(highest, 6)}: its steps change the "
+                    f"weights by {short(max(own), 2)} of their norm at most, and float32 rounds "
+                    "such updates away"
+                ),
+                remedy="raise the learning rate of the group, or freeze its parameters",
+                site=optimizer.site,
+                parameters=group.parameters,
+                evidence={
+                    "update_ratio": max(own),
+                    "limit": self.lost,
+                    "learning_rate": rate,
+                    "highest_learning_rate": highest,
+                    "matrices": len(own),
+                },
+                count=len(group.parameters),
+            )
 
 
 def _is_scheduled(context: RuleContext, one: RateStretch) -> bool:

@@ -1,4 +1,4 @@
-"""GS730: losses that fall below zero faster and faster."""
+"""GS728: losses that fall below zero faster and faster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class UnboundedLoss(Rule):
         the divergence of a Gaussian. MEASURED
     """
 
-    code: ClassVar[str] = "GS730"
+    code: ClassVar[str] = "GS728"
     name: ClassVar[str] = "unbounded-loss"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True

@@ -65,6 +65,42 @@ def test_warm_up_is_not_judged(factor, reason):
     assert why.startswith(reason)
 
 
+GROUPS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+body, head = nn.Sequential(nn.Linear(8, 16), nn.ReLU()), nn.Linear(16, 1)
+model = nn.Sequential(body, head)
+groups = [{"params": body.parameters(), "lr": RATE}, {"params": head.parameters(), "lr": 1e-3}]
+optimizer = torch.optim.KIND(groups)  # here
+for _ in range(5):
+    x = torch.randn(16, 8)
+    optimizer.zero_grad()
+    (model(x) - x[:, :1]).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def of_groups(tmp_path, kind, rate):
+    script = tmp_path / "train.py"
+    script.write_text(GROUPS.replace("KIND", kind).replace("RATE", rate))
+    return [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
+
+
+@pytest.mark.parametrize("kind", some_on_push(["AdamW", "SGD", "RMSprop"], 2))
+def test_a_group_that_stands_still_beside_another_is_a_warning(tmp_path, kind):
+    (found,) = of_groups(tmp_path, kind, "1e-12")
+    assert (found.severity, found.location.source[-6:]) == ("warning", "# here")
+    assert [one.rpartition(".")[2] for one in found.parameters] == ["weight", "bias"]
+
+
+# A rate of 0 freezes a group, and layer-wise rates are small for the first layers.
+@pytest.mark.parametrize("rate", some_on_push(["0.0", "2e-9", "1e-7", "1e-5"], 2))
+def test_other_rates_of_groups_are_fine(tmp_path, rate):
+    assert not of_groups(tmp_path, "AdamW", rate)
+
+
 def test_half_precision_is_not_judged():
     model = Net().to(torch.bfloat16)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)

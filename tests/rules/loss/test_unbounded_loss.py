@@ -1,4 +1,4 @@
-"""GS730: what counts as a loss without bound."""
+"""GS728: what counts as a loss without bound."""
 
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def trained(loss):
 
 @pytest.mark.parametrize(("loss", "finds"), [(wrong, True), (right, False)])
 def test_real_trainings(loss, finds, tmp_path):
-    found = [one for one in findings_of(trained(loss), tmp_path) if one.rule == "GS730"]
+    found = [one for one in findings_of(trained(loss), tmp_path) if one.rule == "GS728"]
     assert len(found) == finds
     if found:
         assert found[0].severity == "error"
@@ -114,6 +114,6 @@ def test_real_trainings(loss, finds, tmp_path):
 
 @pytest.mark.nightly
 def test_the_sample_points_at_its_loss(tmp_path):
-    (found,) = [one for one in findings_of_script(SAMPLE, tmp_path) if one.rule == "GS730"]
+    (found,) = [one for one in findings_of_script(SAMPLE, tmp_path) if one.rule == "GS728"]
     assert found.severity == "error"
-    assert "# GS730" in SAMPLE.read_text(encoding="utf-8").splitlines()[found.location.line - 1]
+    assert "# GS728" in SAMPLE.read_text(encoding="utf-8").splitlines()[found.location.line - 1]

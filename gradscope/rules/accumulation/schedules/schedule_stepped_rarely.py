@@ -1,9 +1,10 @@
 """GS324: schedules planned for every optimizer step that are stepped once an epoch."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import ClassVar
 
-from gradscope.analysis.windows import Windows
+from gradscope.analysis.windows import Series, Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
@@ -24,7 +25,8 @@ class ScheduleSteppedRarely(Rule):
 
     What it finds:
         `OneCycleLR(…, total_steps=epochs * len(loader))` whose `step()` is called after each epoch
-        and not after each batch, and the same of other schedules with a planned length.
+        and not after each batch, and the same of other schedules with a planned length. Also a
+        `LambdaLR` whose warm-up counts batches, as those of transformers do.
 
     Why it matters:
         The run ends at the start of the schedule. One cycle stays at its small first rates, a
@@ -34,13 +36,16 @@ class ScheduleSteppedRarely(Rule):
         The number of steps that the scheduler is planned for is exactly the number of steps that
         its optimizer makes in the run, and its `step()` is called in less than a quarter of them.
         `OneCycleLR`, `CosineAnnealingLR`, `LinearLR` and `PolynomialLR` have a planned length. At
-        least 20 steps are needed.
+        least 20 steps are needed. A `LambdaLR` has none. It is found if its `step()` is called as
+        rarely, `warm_up_calls` times at least, every call raises the learning rate, and this is
+        still below `warm_up_rate` of the optimizer's own at the end.
 
     How to fix it:
         Call `scheduler.step()` after every `optimizer.step()`, or plan the schedule in epochs.
 
     When it may be wrong:
-        If a schedule is planned for as many epochs as a shorter run has batches.
+        If a schedule is planned for as many epochs as a shorter run has batches, or a run is a
+        trial that ends early in a warm-up of many epochs.
 
     Source:
         torch documentation, `OneCycleLR`: "step should be called after a batch has been used for
@@ -53,15 +58,22 @@ class ScheduleSteppedRarely(Rule):
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
+    warm_up_rate: float = 0.1
+    """Share of the optimizer's own learning rate. Chosen: a warm-up of epochs is over sooner."""
+    warm_up_calls: int = 3
+    """Number of calls. Chosen: with fewer, a run may be only a trial."""
+
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if any(planned_steps(series) is not None for series in context.shared(Windows).series):
+        series = context.shared(Windows).series
+        if any(planned_steps(one) is not None or _own_rate(one) is not None for one in series):
             return None
-        return "no learning-rate scheduler of the run has a planned length"
+        return "no learning-rate scheduler of the run has a planned length or a function"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose schedule hardly begins."""
         for series in context.shared(Windows).series:
+            yield from self._of_warm_up(context, series)
             planned, steps = planned_steps(series), series.step_count
             if planned != steps or steps < _LEAST:
                 continue
@@ -88,3 +100,49 @@ class ScheduleSteppedRarely(Rule):
                 count=steps,
                 step=call.step,
             )
+
+    def _of_warm_up(self, context: RuleContext, series: Series) -> Iterator[Finding]:
+        """Yield a finding if the function of a schedule warms up over the whole run."""
+        own, steps = _own_rate(series), series.step_count
+        calls = list(scheduler_calls(series))
+        made = sum(count for _, count in calls)
+        rates = [window.step.lr for window in series.windows]
+        known = [rate for rate in rates if rate is not None]
+        if own is None or steps < _LEAST or len(known) < len(rates):
+            return
+        stages = [rate for rate, _ in groupby(known)]
+        is_rare = self.warm_up_calls <= made < _SHARE * steps
+        is_rising = len(stages) > self.warm_up_calls and stages == sorted(stages)
+        if not is_rare or not is_rising:
+            return
+        context.measured(
+            self.code, "warm_up_rate", stages[-1] / own, self.warm_up_rate, fires="below"
+        )
+        if stages[-1] >= self.warm_up_rate * own:
+            return
+        call = calls[0][0]
+        yield self.finding(
+            context,
+            message=(
+                f"the warm-up of {series.name} is stepped only {made:,} times in {steps:,} steps: "
+                f"the learning rate ends at {short(stages[-1])}, still rising to {short(own)}"
+            ),
+            remedy="call scheduler.step() after every optimizer.step(), or plan the warm-up in "
+            "epochs",
+            site=call.site,
+            related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+            parameters=series.parameters,
+            evidence={
+                "warm_up_rate": stages[-1] / own,
+                "limit": self.warm_up_rate,
+                "steps": steps,
+                "scheduler_steps": made,
+            },
+            count=steps,
+            step=call.step,
+        )
+
+
+def _own_rate(series: Series) -> float | None:
+    """Return the learning rate that a schedule multiplies by a function; None without one."""
+    return (series.record and series.record.base_rate) or None

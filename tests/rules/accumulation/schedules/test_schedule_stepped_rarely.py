@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, OneCycleLR, StepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, OneCycleLR, StepLR
 
 from tests.nightly import some_on_push
 from tests.rules import watching
@@ -68,4 +68,36 @@ def test_a_schedule_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path, 
     ids=["every batch", "of epochs", "cut short", "a third", "too few", "no length"],
 )
 def test_other_schedules_are_fine(tmp_path, schedule, loop):
+    assert not trained(tmp_path, schedule, **loop)
+
+
+def warm_up(steps, after=lambda step: 1.0):
+    return lambda sgd: LambdaLR(
+        sgd, lambda step: (step + 1) / steps if step < steps else after(step)
+    )
+
+
+@pytest.mark.parametrize("steps", [100, 500])
+def test_a_warm_up_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path, steps):
+    (found,) = trained(tmp_path, warm_up(steps), epochs=6)
+    assert found.location.source == "scheduler.step()"
+    evidence = dict(found.evidence)
+    assert evidence["scheduler_steps"] == 5
+    assert evidence["warm_up_rate"] == pytest.approx(6 / steps)
+
+
+WARM_UPS = {
+    "every batch": (warm_up(500), {"every": 1, "epochs": 6}),
+    "of epochs": (warm_up(10), {"epochs": 6}),
+    "just above the limit": (warm_up(60), {"epochs": 6}),
+    "three epochs": (warm_up(500), {"epochs": 3}),
+    "falling": (lambda sgd: LambdaLR(sgd, lambda step: 0.05 * 0.9**step), {"epochs": 6}),
+    "constant": (lambda sgd: LambdaLR(sgd, lambda _: 0.05), {"epochs": 6}),
+    "cycle": (lambda sgd: LambdaLR(sgd, lambda step: 0.05 + 0.01 * (step % 2)), {"epochs": 6}),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(WARM_UPS, 4))
+def test_other_warm_ups_are_fine(tmp_path, name):
+    schedule, loop = WARM_UPS[name]
     assert not trained(tmp_path, schedule, **loop)

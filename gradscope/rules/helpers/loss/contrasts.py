@@ -1,0 +1,54 @@
+"""Contrastive losses: cross-entropies over the similarities of all pairs of a batch."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.context import RuleContext
+
+_LEAST_EXAMPLES = 3
+_SCALED = ("Clone", "Div", "Mul", "ToCopy")
+"""Operations that give similarities a temperature."""
+
+
+class Contrast(NamedTuple):
+    """A cross-entropy whose logits are a square matrix of products."""
+
+    record: ComparisonRecord
+    product: NodeRecord
+    """The matrix product of two groups of embeddings."""
+
+
+def contrasts(context: RuleContext) -> Iterator[Contrast]:
+    """Yield such losses, in order."""
+    for record in context.recording.evidence_of(ComparisonRecord):
+        dims = record.left.dims
+        is_square = len(dims) == 2 and dims[0] == dims[1] >= _LEAST_EXAMPLES
+        if record.operation != "cross_entropy" or not is_square or record.left_tensor is None:
+            continue
+        for product in _products(context, record.left_tensor.node):
+            yield Contrast(record, product)
+            break
+
+
+def _products(context: RuleContext, node: int) -> Iterator[NodeRecord]:
+    """Yield the products of two embeddings with a gradient that logits are multiples of."""
+    waiting, seen = [node], {node}
+    while waiting:
+        record = context.recording.nodes[waiting.pop()]
+        inputs = [ref.node for ref in context.successors.get(record.index, ())]
+        if record.operation == "MmBackward0" and len(inputs) == 2:
+            if not any(_is_weight(context, one) for one in inputs):
+                yield record
+        elif record.kind == "view" or record.operation.startswith(_SCALED):
+            waiting += [one for one in inputs if one not in seen]
+            seen.update(inputs)
+
+
+def _is_weight(context: RuleContext, node: int) -> bool:
+    """Return whether a factor is a parameter, as that of a classifier of as many classes."""
+    record = context.recording.nodes[node]
+    while record.kind == "view" and (inputs := context.successors.get(record.index)):
+        record = context.recording.nodes[inputs[0].node]
+    return record.kind in ("leaf", "parameter")
