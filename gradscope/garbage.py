@@ -21,6 +21,17 @@ def collect_as_usual() -> None:
 
 
 @contextmanager
+def rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage more rarely than Python does inside the block."""
+    before = gc.get_threshold()
+    gc.set_threshold(_COLLECTED_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Pause the garbage collector, which would traverse a million new objects repeatedly."""
     was_enabled = gc.isenabled()

@@ -101,6 +101,19 @@ def test_training_in_a_new_process_is_the_same_to_the_last_bit(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gradscope", "r.json", "train.py"]
 
 
+def test_script_without_training_imports_no_rules(tmp_path):
+    script = tmp_path / "look.py"
+    script.write_text(
+        "import atexit, sys\nimport torch\n"
+        "@atexit.register\n"
+        "def tell():\n"
+        "    print('rules', any(name.startswith('gradscope.rules.flow') for name in sys.modules))\n"
+    )
+    done = python(tmp_path, "-m", "gradscope", "run", "look.py")
+    assert done.stdout == "rules False\n"
+    assert "look.py never called backward" in done.stderr
+
+
 def test_sick_training_fails_its_gate_with_the_line(tmp_path, gradscope_in):
     script = write_script(tmp_path, "pass", ("fork",))
     options = ("--check", "-o", "r.json", "--output-format", "json")

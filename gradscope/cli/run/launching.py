@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from gradscope.cli.errors import show_error, show_note, write_line
 from gradscope.cli.run.planned import PlainRun, PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.garbage import rare_garbage_collection
 from gradscope.launch.execution import (
     Ending,
     execute,
@@ -188,6 +189,7 @@ def launch(planned: PlannedRun) -> NoReturn:
             own.enter_context(preserved_random_state())
             own.enter_context(outcome.shadows.lifted())
             own.enter_context(warnings.catch_warnings(action="ignore"))
+            own.enter_context(rare_garbage_collection())
             code = _reported(run, outcome)
     except KeyboardInterrupt:
         ending = Ending(code=1, is_interrupted=True)

@@ -2,10 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import rank_files
@@ -16,67 +14,10 @@ from gradscope.launch.execution import TELLING_SECONDS
 from gradscope.launch.program import Program
 from gradscope.phrasing import counted
 from gradscope.progress import tell_stage
-from gradscope.recording.finding import SkippedRule, Verdict
-from gradscope.recording.meta import has_no_gradients, run_header
+from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.paths import remove_logs
-from gradscope.recording.records import Recording, Skipped, StepRecord
+from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from gradscope.recording.tables import recording_of
-from gradscope.rules.engine import judge
-from gradscope.version import __version__
-
-
-def unobserved_result(
-    planned: PlannedRun, recording: Recording | None, error: GradscopeError
-) -> CheckResult:
-    """Return the result of a run without gradients, with a recording that says so.
-
-    Args:
-        planned: The run.
-        recording: The recording; None if the program was never recorded.
-        error: Reason why no gradient was observed.
-    """
-    failure = Failure(what=error.what, help=error.help)
-    recording = _printed(recording or _empty(planned), failure)
-    verdict = _unjudged(judge(recording, planned.settings), failure.what)
-    return CheckResult(
-        version=__version__,
-        command=planned.command,
-        targets=(
-            TargetResult(
-                name=planned.program.name,
-                runs=(Run(recording=recording, verdict=verdict),),
-                failures=(failure,),
-            ),
-        ),
-        policy=planned.policy,
-    )
-
-
-def _printed(recording: Recording, failure: Failure) -> Recording:
-    """Return the recording with the reason why it has no gradients."""
-    reason = failure.what if failure.help is None else f"{failure.what}; {failure.help}"
-    nothing = StepRecord(index=0, kind="run", graph=None, loss=None, optimizer=None)
-    return replace(
-        recording,
-        steps=recording.steps or (nothing,),
-        skipped=(*recording.skipped, Skipped(what="gradients", reason=reason)),
-    )
-
-
-def _unjudged(verdict: Verdict, reason: str) -> Verdict:
-    """Return the verdict with every rule skipped: none had a gradient to judge."""
-    left_out = [item for item in verdict.skipped if item.is_left_out]
-    others = [*verdict.ran, *(item.rule for item in verdict.skipped if not item.is_left_out)]
-    skipped = [*left_out, *(SkippedRule(rule=code, reason=reason) for code in others)]
-    return Verdict(skipped=tuple(sorted(skipped, key=lambda item: item.rule)))
-
-
-def _empty(planned: PlannedRun) -> Recording:
-    name = planned.program.name
-    header = run_header(planned.command, name, torch="not watched", threads=1)
-    return recording_of(header, lambda _: (), stats=())
-
 
 _NEVER_BACKWARD = {
     True: "never called backward",
@@ -224,7 +165,9 @@ def _tell_unobserved(
     """
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
+        # Deferred: it imports all rules and renderers.
         from gradscope.cli.run.judging import write_result
+        from gradscope.cli.run.unobserved import unobserved_result
 
         write_result(planned, unobserved_result(planned, recording, error))
     if note is None:

@@ -192,7 +192,9 @@ def is_broken(number: object) -> bool:
 def loss_of(outputs: object) -> float | None:
     """Return a loss in main memory, NaN if it lies elsewhere; None if it is not finite."""
     loss = outputs[0] if type(outputs) is tuple and len(outputs) == 1 else None
-    value = _read(loss)
+    # Most scripts have no mode: one call less.
+    is_seen = _len_torch_function_stack() or _len_torch_dispatch_stack()
+    value = only_number(loss) if type(loss) is Tensor and not is_seen else _read(loss)
     if value is None:
         is_far = type(loss) is Tensor and loss.device.type not in ("cpu", "meta")
         return math.nan if is_far else None

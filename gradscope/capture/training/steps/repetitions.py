@@ -58,7 +58,9 @@ class Repetitions:
             self.running = None  # ended by an exception
         if training.pace.patterns.position is None:
             return False
-        step = None if has_closure else self._of(optimizer)
+        step = None if has_closure else self._steps.get(id(optimizer))
+        if not has_closure and (step is None or step.known.optimizer() is not optimizer):
+            step = self._made(optimizer)
         if step is not None and self._is_expected(step, frame):
             self.running = step
             return True
@@ -86,11 +88,9 @@ class Repetitions:
         step.frame, step.code = id(frame), frame.f_code
         return True
 
-    def _of(self, optimizer: Optimizer) -> RepeatedStep | None:
-        step = self._steps.get(id(optimizer))
-        if step is None or step.known.optimizer() is not optimizer:
-            known = self._training.optimizers.own(optimizer)
-            if known is None:
-                return None
-            step = self._steps[id(optimizer)] = RepeatedStep(known)
+    def _made(self, optimizer: Optimizer) -> RepeatedStep | None:
+        known = self._training.optimizers.own(optimizer)
+        if known is None:
+            return None
+        step = self._steps[id(optimizer)] = RepeatedStep(known)
         return step
