@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--accumulate", type=int, default=4)
-    parser.add_argument("--max-norm", type=float, default=0.3)
+    parser.add_argument("--max-norm", type=float, default=0.04)
     parser.add_argument("--seed", type=int, default=29)
     training_function(parser.parse_args())
 
