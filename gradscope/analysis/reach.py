@@ -32,6 +32,9 @@ _WRITES = frozenset({"copy_", "data assignment", "write into a detached tensor"}
 _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
 """Operations that combine predictions, rather than compare one with a target."""
 
+_NEW_LEAF = "requires_grad=True"
+"""Argument by which a line makes a tensor that gets a gradient, of numbers that have none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
@@ -152,11 +155,20 @@ class Reach:
         """Return how likely one of several cuts is the one that stops a gradient.
 
         What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
-        A draw of an action comes before its log-probability, by which policies learn.
+        A draw of an action comes before its log-probability, by which policies learn. A line that
+        puts numbers into a new tensor with `requires_grad=True` makes what backward starts at.
         """
         is_of_parameter = cut.kind != "no-grad" and cut.last is None and cut.call is None
         is_draw = is_sampling(cut, self.indexed.site(cut.site))
-        return bool(cut.joins), cut.kind != "read", not is_of_parameter, not is_draw
+        is_read = cut.kind == "read"
+        joins = bool(cut.joins)
+        return self._makes_root(cut), joins, not is_read, not is_of_parameter, not is_draw
+
+    def _makes_root(self, cut: CutRecord) -> bool:
+        """Return whether the line of a cut makes the tensor from which backward starts."""
+        site = self.indexed.site(cut.site)
+        is_of_numbers = cut.kind != "non-differentiable" and not self.learning
+        return is_of_numbers and site is not None and _NEW_LEAF in site.source
 
     def _stop(self, parameters: list[int], cut: CutRecord) -> Stop:
         cuts = (one for parameter in parameters for one in self._leading(parameter))
@@ -213,7 +225,7 @@ class Reach:
         if parameter in self.withheld:  # a custom function's forward runs without gradients
             return []
         behind = [cut for cut in self.recording.cuts if parameter in cut.parameters]
-        return [cut for cut in behind if cut.joins] or [
+        return [cut for cut in behind if cut.joins or self._makes_root(cut)] or [
             cut for cut in behind if self._may_lead(cut, self._influence.get(parameter))
         ]
 

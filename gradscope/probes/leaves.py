@@ -7,7 +7,11 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from gradscope.capture.source.lines import created
-from gradscope.capture.source.statements import assignments, is_only_made_at_construction
+from gradscope.capture.source.statements import (
+    assignments,
+    is_only_filled_at_construction,
+    is_only_made_at_construction,
+)
 from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.graph import Edge, release, walk
 from gradscope.errors import GradscopeError
@@ -123,16 +127,27 @@ def _is_made_at_construction(context: ProbeContext, position: _Place) -> bool:
     A script's forward is not run again to see whether it makes another. A script that reads
     gradients may move such a tensor by hand.
     """
-    if not context.of_run or position.owner is None or position.container != "Tensor":
+    if not context.of_run or position.owner is None:
         return False
-    kind = type(context.named.modules[position.owner])
-    line = assignments(kind).get(position.attribute)
+    kind, attribute = type(context.named.modules[position.owner]), position.attribute
+    line = assignments(kind).get(attribute)
     return (
         line is not None
-        and position.name.rpartition(".")[2] == position.attribute
-        and is_only_made_at_construction(kind, position.attribute)
+        and _is_made_once(position, line.code.co_filename)
+        and is_only_made_at_construction(kind, attribute)
         and not reads_gradients(line.code.co_filename)
     )
+
+
+def _is_made_once(position: _Place, file: str) -> bool:
+    """Return whether a tensor is an attribute, or an item of a list that only `__init__` fills."""
+    within = position.name.split(".")
+    if position.container == "Tensor":
+        return within[-1] == position.attribute
+    is_item = position.container in ("list", "tuple", "dict") and within[-2:-1] == [
+        position.attribute
+    ]
+    return is_item and is_only_filled_at_construction(file, position.attribute)
 
 
 def _leaves_of_another_forward(context: ProbeContext) -> set[int] | None:

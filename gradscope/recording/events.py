@@ -83,6 +83,7 @@ class AverageEvent(Observation, kind="average"):
     """A line that averages tensors with the weights by the same factors."""
 
     __slots__ = ()
+    falls: Flag = Flag("whether that number becomes smaller from step to step")
     lost: Flag = Flag("whether the average is computed and stored nowhere")
     own: Number = Number("number that it multiplies the average with before it adds the rest")
     tensors: Count = Count("tensors that it averages")

@@ -24,6 +24,11 @@ from gradscope.capture.source.lines import INSTALLED, Line
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.records import Site
 
+_FILLING = frozenset(
+    {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+)
+"""Methods of lists and dictionaries that change what they hold."""
+
 
 def parsed(source: str) -> ast.Module | None:
     """Return the tree of a source, None if it cannot be parsed, like some notebook cells."""
@@ -186,6 +191,34 @@ def is_only_made_at_construction(kind: type, attribute: str) -> bool:
         and any(name == attribute for name, _ in _known_assignments(method))
     }
     return makers == {"__init__"}
+
+
+@functools.lru_cache(maxsize=64)
+def is_only_filled_at_construction(file: str, attribute: str) -> bool:
+    """Return whether a container is only filled in a file where `__init__` does it."""
+    inside = {
+        id(node)
+        for function in ast.walk(tree_of(file))
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+        for node in ast.walk(function)
+    }
+    return not any(
+        id(node) not in inside and attribute in _filled(node) for node in ast.walk(tree_of(file))
+    )
+
+
+def _filled(node: ast.AST) -> Iterator[str]:
+    """Yield the attributes whose items a statement sets or deletes, or may change by a call."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        yield from _attributes(node.value)
+    elif isinstance(node, ast.AugAssign):
+        yield from _attributes(node.target)
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _FILLING
+    ):
+        yield from _attributes(node.func.value)
 
 
 def _known_assignments(method: FunctionType) -> tuple[tuple[str, Line], ...]:

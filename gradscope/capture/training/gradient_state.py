@@ -42,6 +42,8 @@ class Entry:
     """Whether its gradient is still multiplied by the scale of a gradient scaler."""
     is_written: bool = False
     """Whether the script itself has written to the gradient, for example to divide it."""
+    is_assigned: bool = False
+    """Whether the script has ever made the gradient itself, without a backward."""
     in_optimizer: bool = False
     name: str = ""
     """The script's name for it, if it is not part of a model."""
@@ -218,7 +220,7 @@ class GradientState:
                 outside.zeroed += entry.state != EMPTY
                 self._empty(entry, outside)
             elif is_another or entry.state == EMPTY:  # assigned: `p.grad = …`
-                entry.state, entry.passes = UNSPENT, 0
+                entry.state, entry.passes, entry.is_assigned = UNSPENT, 0, True
             else:
                 entry.is_written = True
 
@@ -330,11 +332,23 @@ class GradientState:
         for entry, state, passes, flags in rows:
             entry.state, entry.passes = state, passes
             entry.clipped, entry.is_touched, entry.is_scaled, entry.is_written = flags
-        self._changed()
+        changed = self._changed()
         self._weights = self._weight_versions()
         for entry, gradient in zip(self.entries, self._ids, strict=True):
             if gradient == _NONE:
                 _clear(entry)
+        self._take_as_assigned([self.entries[location] for location in changed])
+
+    def _take_as_assigned(self, changed: list[Entry]) -> None:
+        """Take gradients that the script makes itself as made again since their last use.
+
+        No call shows it. They count as touched, as whether a step has used them is not known.
+        """
+        made = [entry for entry in changed if entry.is_assigned and entry.state != UNSPENT]
+        gradients = [None if (p := entry.parameter()) is None else p.grad for entry in made]
+        for entry, gradient, is_zero in zip(made, gradients, _are_zero(made), strict=True):
+            if gradient is not None and not is_zero:
+                entry.state, entry.passes, entry.is_touched = UNSPENT, 0, True
 
     def accept(self) -> None:
         """Accept that an observed call wrote to gradients."""

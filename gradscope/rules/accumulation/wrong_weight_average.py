@@ -13,6 +13,9 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.architectures.still_copies import still_copies
 from gradscope.rules.rule import Rule
 
+_HALF = 0.5
+"""Share that an average keeps of itself at most where a falling share is reported."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongWeightAverage(Rule):
@@ -21,7 +24,8 @@ class WrongWeightAverage(Rule):
     What it finds:
         `average.add_((average - weight) * (1 - decay))`, which adds the gap where it should take it
         away. And `target = (1 - tau) * weight + tau * target` with a small `tau`: its factors are
-        swapped. And `average = average * decay + weight * (1 - decay)` in a loop over both, which
+        swapped. Also if `tau` grows as for a warm-up, and the target keeps less and less of itself.
+        And `average = average * decay + weight * (1 - decay)` in a loop over both, which
         gives a new value to the loop's variable and leaves the average as it was. And a function
         that would update a copy of a network, and that nothing calls.
 
@@ -36,7 +40,8 @@ class WrongWeightAverage(Rule):
         the graph. It looks at lines that write `a` times its own content and `1 - a` times a
         parameter of the optimizer to a tensor that is no such parameter. `a` is above 1, which is
         an error, or above 0 and at most `least_kept`. It has to be the same for all tensors, and in
-        two captured steps, as the factor of an average that warms up grows. An average that is
+        two captured steps, as the factor of an average that warms up grows. A factor that falls
+        over three captured steps to less than a half is reported, too. An average that is
         computed and not written is lost if its statement assigns to a variable of the loop, or
         drops the result, and the loop neither stores anything nor reads the variable later.
         A function is never called if it loops over the parameters of two networks, writes to those
@@ -80,28 +85,19 @@ class WrongWeightAverage(Rule):
             if event.lost:
                 yield self._of_lost(context, event, tensors)
                 continue
-            context.measured(self.code, "factor", own, self.least_kept, site=event.site)
-            if own > 1:
-                told = (
-                    f"the average of {tensors} runs away from the weights: each update multiplies "
-                    f"its distance from them by {short(own, 5)}"
-                )
-                remedy = "take the gap away: average.lerp_(weight, 1 - decay)"
-            elif 0 < own <= self.least_kept * (1 + 1e-6):
-                told = (
-                    f"the average of {tensors} keeps {short(own, 3)} of itself and takes "
-                    f"{short(1 - own, 3)} of the weights in each update: almost a copy of them"
-                )
-                remedy = "swap the two factors: target.lerp_(weight, tau)"
-            else:
+            limit = _HALF if event.falls else self.least_kept
+            context.measured(self.code, "factor", own, limit, site=event.site)
+            told = _told(event, tensors, self.least_kept)
+            if told is None:
                 continue
+            message, remedy = told
             yield self.finding(
                 context,
                 severity="error" if own > 1 else self.level,
-                message=told,
+                message=message,
                 remedy=remedy,
                 site=event.site,
-                evidence={"factor": own, "limit": 1.0 if own > 1 else self.least_kept},
+                evidence={"factor": own, "limit": 1.0 if own > 1 else limit},
                 count=event.tensors or 0,
                 step=event.step,
             )
@@ -140,3 +136,27 @@ class WrongWeightAverage(Rule):
             count=event.tensors or 0,
             step=event.step,
         )
+
+
+def _told(event: AverageEvent, tensors: str, least_kept: float) -> tuple[str, str] | None:
+    """Return what is wrong with an average and how to put it right, None if nothing is."""
+    own = event.own or 0.0
+    if own > 1:
+        return (
+            f"the average of {tensors} runs away from the weights: each update multiplies its "
+            f"distance from them by {short(own, 5)}",
+            "take the gap away: average.lerp_(weight, 1 - decay)",
+        )
+    if event.falls:
+        return (
+            f"the average of {tensors} keeps less of itself in each update, now {short(own, 3)}: "
+            "the factors of its warm-up are swapped",
+            "swap the two factors: average.lerp_(weight, 1 - decay)",
+        )
+    if 0 < own <= least_kept * (1 + 1e-6):
+        return (
+            f"the average of {tensors} keeps {short(own, 3)} of itself and takes "
+            f"{short(1 - own, 3)} of the weights in each update: almost a copy of them",
+            "swap the two factors: target.lerp_(weight, tau)",
+        )
+    return None

@@ -34,7 +34,8 @@ class LossMaximised(Rule):
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
         of the correct classes, or PPO's minimum of two surrogates. And a policy loss without its
-        minus, `(log_prob * advantage).mean()`.
+        minus, `(log_prob * advantage).mean()`. And a term with a minus that alone trains a layer,
+        such as a domain classifier's error behind a layer that reverses its gradient already.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -45,15 +46,16 @@ class LossMaximised(Rule):
         negations and constant factors. An error is a loss function that is 0 for a correct
         prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
         picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
-        least one error enters with a minus, and no term with a plus or an unknown sign. Layers of
-        the model must be trained, by a single optimizer, and in a run by a single backward. A
-        classifier must not be better than chance at first: its cross-entropy is at least `least` of
-        ln(C). Two outputs of the model may be meant to part. Outside of runs, so may what a
-        generator gets from its discriminator: losses of two classes are left alone there.
-        Log-likelihoods may be weighed by costs, and are left alone unless all have the same factor,
-        or the source names the factor as a reward, a return or an advantage, and shows no minus
-        where it is defined.
-        An optimizer with `maximize=True` is meant to enlarge the loss.
+        least one error enters with a minus, and no term with a plus or an unknown sign. In a run, a
+        loss function with a minus beside other terms is a warning if it alone trains layers, and no
+        custom function lies between it and them. Layers of the model must be trained, by a single
+        optimizer, and in a run by a single backward. A classifier must not be better than chance at
+        first: its cross-entropy is at least `least` of ln(C). Two outputs of the model may be meant
+        to part. Outside of runs, so may what a generator gets from its discriminator: losses of two
+        classes are left alone there. Log-likelihoods may be weighed by costs, and are left alone
+        unless all have the same factor, or the source names the factor as a reward, a return or an
+        advantage, and shows no minus where it is defined. An optimizer with `maximize=True` is
+        meant to enlarge the loss.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -96,6 +98,7 @@ class LossMaximised(Rule):
                 yield self._of_policy(context, one)
         if _opponents(context) is None:
             yield from self._of_errors(context)
+            yield from self._of_opposed_layers(context)
 
     def _of_policy(self, context: RuleContext, term: PolicyTerm) -> Finding:
         return self.finding(
@@ -132,6 +135,37 @@ class LossMaximised(Rule):
             related=(context.related(made if flip not in (None, made) else None, "the term"),),
             evidence={"terms_enlarged": len(errors)}
             | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
+        )
+
+    def _of_opposed_layers(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if layers learn from nothing but errors that each step enlarges."""
+        terms = list(signed_terms(context))
+        worse = [one for one in terms if one.kind == "error" and one.sign < 0]
+        rest = [one.node.index for one in terms if one not in worse]
+        if context.run is None or not worse or not rest:
+            return
+        alone = _trained_by_alone(context, worse, rest) & context.run.stepped
+        shares = [self._share_of_chance(context, one) for one in worse]
+        is_unlearned = any(share is not None and share < self.least for share in shares)
+        if is_unlearned or not _has_layers(context, alone):
+            return
+        first = worse[0]
+        name = "error" if first.comparison is None else first.comparison.operation
+        yield self.finding(
+            context,
+            message=(
+                f"each step enlarges the {name}, and nothing else trains these layers: its sign is "
+                "wrong for them"
+            ),
+            remedy=(
+                "add the term; what lies before these layers works against them through a layer "
+                "that reverses the gradient, or through an optimizer of its own"
+            ),
+            site=first.node.site if first.flip is None else first.flip.site,
+            related=(context.related(first.node.site, "the term"),),
+            severity="warning",
+            parameters=sorted(alone),
+            evidence={"terms_enlarged": len(worse), "parameters": len(alone)},
         )
 
     def _share_of_chance(self, context: RuleContext, term: SignedTerm) -> float | None:
@@ -175,12 +209,29 @@ def _opponents(context: RuleContext) -> str | None:
 def _trains(context: RuleContext, term: NodeRecord) -> bool:
     """Return whether layers before a term are trained, and not only an input such as a patch."""
     behind = context.parameters_behind([term.index])
-    trained = behind & (
-        context.shared(Reach).learning if context.run is None else context.run.stepped
-    )
+    learning = context.shared(Reach).learning if context.run is None else context.run.stepped
+    return _has_layers(context, behind & learning)
+
+
+def _has_layers(context: RuleContext, parameters: frozenset[int]) -> bool:
+    """Return whether a layer uses one of some parameters."""
     return any(
         user.operation.startswith(_LAYERS)
-        for parameter in trained
+        for parameter in parameters
         if parameter in context.parameter_nodes
         for user in context.consumers(context.parameter_nodes[parameter])
     )
+
+
+def _trained_by_alone(
+    context: RuleContext, terms: list[SignedTerm], rest: list[int]
+) -> frozenset[int]:
+    """Return the parameters that some terms train and the rest do not, by a known gradient."""
+    nodes = [one.node.index for one in terms]
+    custom = [one.index for one in context.behind(nodes) if _is_custom(one)]
+    return context.parameters_behind(nodes) - context.parameters_behind([*rest, *custom])
+
+
+def _is_custom(node: NodeRecord) -> bool:
+    """Return whether a custom function made a node, which may reverse its gradient."""
+    return node.kind == "operation" and not node.operation[-1:].isdigit()

@@ -41,7 +41,8 @@ class PathCut(Rule):
         The rule follows a cut to the operations that use its value. It is an error if a recurrent
         module uses its own result of an earlier call in at least `calls` calls of one forward, and
         no other path connects one of these calls with the next. It is a warning if a script's own
-        loop calls the model step by step and detaches every state. It is a note if the value is
+        loop calls the model step by step and detaches every state, or starts a recurrent module
+        from the `.data` of another one's state. It is a note if the value is
         added to, or multiplies, a tensor with a gradient within the model's forward, and the
         detached tensor also reaches the loss by another path. It is also a note if a weight is
         divided by a detached number computed from it, such as its norm. A derivative without
@@ -92,6 +93,7 @@ class PathCut(Rule):
                 continue
             if cut.call is None:
                 yield from self._outside_of_models(context, cut)
+                yield from self._of_a_first_state(context, cut, parameters)
                 continue
             module = self._recurrent_module(context, cut)
             if module is not None:
@@ -181,6 +183,34 @@ class PathCut(Rule):
             if len(states) >= self.calls and not any(_is_connected(context, one) for one in own):
                 yield self._of_states(context, cut, module, len(states), severity="warning")
 
+    def _of_a_first_state(
+        self, context: RuleContext, cut: PathCutRecord, parameters: tuple[int, ...]
+    ) -> Iterator[Finding]:
+        """Yield a finding if a recurrent module starts from the `.data` of another one's state."""
+        makers = {_recurrent_of(context, ref.node) for ref in cut.origins}
+        users = {_recurrent_of(context, node) for node in cut.joins} - {None}
+        if cut.operation != "data" or None in makers or len(makers) != 1 or not users - makers:
+            return
+        modules = context.recording.modules
+        maker, user = (
+            modules[min(one for one in ones if one is not None)].path
+            for ones in (makers, users - makers)
+        )
+        yield self.finding(
+            context,
+            message=(
+                f".data cuts the state of {maker} from which {user} starts: {len(parameters)} "
+                "parameters learn by other paths only"
+            ),
+            remedy="pass on the state itself",
+            site=cut.site,
+            related=(context.related(cut.last, "this operation made the state"),),
+            severity="warning",
+            parameters=parameters,
+            evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
+            count=len(parameters),
+        )
+
     def _of_states(
         self,
         context: RuleContext,
@@ -249,6 +279,17 @@ def _own_states(context: RuleContext, cut: PathCutRecord) -> list[int]:
         if (module := recording.calls[call].module) in owners
         and any(word in recording.modules[module].class_name for word in _RECURRENT)
     ]
+
+
+def _recurrent_of(context: RuleContext, node: int) -> int | None:
+    """Return the recurrent module in a call of which a node was made, if any."""
+    recording = context.recording
+    call = recording.nodes[node].module_call
+    module = None if call is None else recording.calls[call].module
+    is_recurrent = module is not None and any(
+        word in recording.modules[module].class_name for word in _RECURRENT
+    )
+    return module if is_recurrent else None
 
 
 def _is_connected(context: RuleContext, call: int) -> bool:

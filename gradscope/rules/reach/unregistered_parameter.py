@@ -44,7 +44,8 @@ class UnregisteredParameter(Rule):
         outside the model, such as those of a loss module, and tensors that the forward creates to
         differentiate with respect to them. Constants of a script are those of `zeros`, `ones`,
         `full`, `tensor` and `nn.Parameter` which no module uses and whose values and gradients the
-        script neither writes nor reads.
+        script neither writes nor reads. Of a script's module, tensors are found that `__init__`
+        alone stores as an attribute or puts into a list, tuple or dictionary.
 
     How to fix it:
         Store modules in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or

@@ -159,3 +159,58 @@ def test_in_a_run_no_other_backward_may_oppose_it(name, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAINING.format(**{"before": "", "after": "", "options": ""} | parts))
     assert [one.severity for one in told(findings_of_script(script, tmp_path))] == levels
+
+
+OPPOSED = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+torch.manual_seed(0)
+body, head, other = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(8, 2)
+{before}
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters(), *other.parameters()], lr=0.1)
+x, y, z = torch.randn(32, 6), torch.randint(0, 3, (32,)), torch.randint(0, 2, (32,))
+for step in range(6):
+    hidden = torch.relu(body(x))
+    task = functional.cross_entropy(head(hidden), y)
+    domain = functional.cross_entropy({logits}, z)
+    optimizer.zero_grad()
+    ({loss}).backward()
+    optimizer.step()
+"""
+REVERSED, PLAIN = "other(Reverse.apply(hidden))", "other(hidden)"
+OPPOSED_RUNS = {
+    "reversed twice": ({"logits": REVERSED, "loss": "task - domain"}, ["warning"]),
+    "weighed": ({"logits": REVERSED, "loss": "task - 0.3 * domain"}, ["warning"]),
+    "never reversed": ({"logits": PLAIN, "loss": "task - domain"}, ["warning"]),
+    "reversed once": ({"logits": REVERSED, "loss": "task + domain"}, []),
+    "reversed for the layer, too": (
+        {"logits": "Reverse.apply(other(hidden))", "loss": "task - domain"},
+        [],
+    ),
+    "a frozen layer": (
+        {"logits": PLAIN, "loss": "task - domain", "before": "other.requires_grad_(False)"},
+        [],
+    ),
+    "no layer of its own": ({"logits": "head(hidden)[:, :2]", "loss": "task - 0.1 * domain"}, []),
+}
+
+
+@pytest.mark.parametrize("name", OPPOSED_RUNS)
+def test_layers_that_only_an_enlarged_error_trains_are_found(name, tmp_path):
+    changes, levels = OPPOSED_RUNS[name]
+    script = tmp_path / "train.py"
+    script.write_text(OPPOSED.format(**{"before": ""} | changes))
+    found = told(findings_of_script(script, tmp_path))
+    assert [one.severity for one in found] == levels
+    assert all(len(one.parameters) == 2 for one in found)  # weight and bias of `other`

@@ -300,6 +300,53 @@ def test_plain_tensor_of_a_script_is_found(tmp_path):
     assert codes_of_a_run(Positions, tmp_path) == ["GS207"]
 
 
+class Listed(Positions):
+    """Stores its tensors in a list, which the constructor fills."""
+
+    def __init__(self):
+        super().__init__()
+        del self.shift
+        self.shifts = [torch.zeros(8, requires_grad=True)]
+        self.shifts.append(torch.zeros(8, requires_grad=True))
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x) + self.shifts[0] - self.shifts[1]))
+
+
+class Keyed(Listed):
+    def __init__(self):
+        super().__init__()
+        self.by_name = {"up": torch.zeros(8, requires_grad=True)}
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x) + self.by_name["up"]))
+
+
+class Refilled(Positions):
+    """Puts a new tensor into its list in each forward, to read what a gradient would be."""
+
+    def __init__(self):
+        super().__init__()
+        self.probed = [torch.zeros(8, requires_grad=True)]
+
+    def forward(self, x):
+        self.probed[0] = torch.zeros(8, requires_grad=True)
+        return self.head(torch.tanh(self.body(x) + self.probed[0]))
+
+
+@pytest.mark.parametrize("kind", [Listed, Keyed])
+def test_tensors_that_a_constructor_puts_into_a_container_are_found(kind, tmp_path):
+    assert codes_of_a_run(kind, tmp_path) == ["GS207"]
+
+
+def test_tensors_of_a_list_that_an_optimizer_of_a_script_holds_are_healthy(tmp_path):
+    assert codes_of_a_run(Listed, tmp_path, lambda model: model.shifts) == []
+
+
+def test_tensors_that_a_forward_puts_into_a_list_are_healthy(tmp_path):
+    assert codes_of_a_run(Refilled, tmp_path) == []
+
+
 def test_plain_tensor_that_an_optimizer_of_a_script_holds_is_healthy(tmp_path):
     assert codes_of_a_run(Positions, tmp_path, lambda model: [model.shift]) == []
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.self_averages import Average
@@ -21,15 +22,22 @@ _SLOW = 0.9
 """
 
 
+_HALF = 0.5
+_FALLING = 3
+"""Number of steps whose factors fall from one to the next where those of a warm-up are swapped."""
+
+
 class WrongAverages:
     """Records such an average once per line, when a second step confirms its factors.
 
-    The factors of an average that warms up differ from step to step.
+    The factors of an average that warms up differ from step to step: it keeps more of itself each
+    time. If it keeps less each time, and less than half of itself, its factors are swapped.
     """
 
     def __init__(self, event_log: EventLog) -> None:
         self._event_log = event_log
         self._seen: dict[Line, float] = {}
+        self._history: dict[Line, list[float]] = {}
         self._noted: set[Line] = set()
         self._seen_trained: set[Line] = set()
 
@@ -50,7 +58,12 @@ class WrongAverages:
     def see(self, averages: Iterable[Average]) -> None:
         """Record the averages of a captured step."""
         for one in averages:
-            if one.line in self._noted or _SMALLEST < one.own < _LARGEST:
+            if one.line in self._noted:
+                continue
+            if self._falls(one):
+                self._note(one, falls=True)
+                continue
+            if _SMALLEST < one.own < _LARGEST:
                 continue
             before = self._seen.get(one.line)
             self._seen[one.line] = one.own
@@ -58,7 +71,17 @@ class WrongAverages:
                 continue
             self._note(one)
 
-    def _note(self, one: Average, *, is_lost: bool = False, is_trained: bool = False) -> None:
+    def _falls(self, one: Average) -> bool:
+        """Return whether an average has kept less of itself in each of the last steps."""
+        factors = self._history.setdefault(one.line, [])
+        factors.append(one.own)
+        del factors[:-_FALLING]
+        falls = all(later < before * (1 - _SAME) for before, later in pairwise(factors))
+        return len(factors) == _FALLING and falls and 0 < one.own < _HALF and factors[0] < 1
+
+    def _note(
+        self, one: Average, *, is_lost: bool = False, is_trained: bool = False, falls: bool = False
+    ) -> None:
         self._noted.add(one.line)
         numbers = named(
             AverageEvent,
@@ -66,5 +89,6 @@ class WrongAverages:
             tensors=float(one.tensors),
             lost=float(is_lost),
             trained=float(is_trained),
+            falls=float(falls),
         )
         self._event_log.note("average", Location(one.line, one.line, None, 0), numbers)

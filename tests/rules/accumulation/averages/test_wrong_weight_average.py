@@ -92,6 +92,32 @@ def test_swapped_factors_are_found(update, tmp_path):
     assert "almost a copy" in found.message
 
 
+def swapped_warm_up(copies, weights, step):
+    decay = min(0.99, (1 + step) / (3 + step))
+    for one, weight in zip(copies, weights, strict=True):
+        one.copy_((1 - decay) * one + decay * weight)
+
+
+def test_a_warm_up_with_swapped_factors_is_found(tmp_path):
+    (found,) = said(tmp_path, swapped_warm_up)
+    assert found.severity == "warning"
+    assert "keeps less of itself" in found.message
+    # The third update of the three that a captured step confirms: 1 - 3 / 5.
+    assert dict(found.evidence)["factor"] == pytest.approx(0.4, abs=0.07)
+
+
+def decreasing_slowly(copies, weights, step):
+    keep = 0.9 - 0.02 * step  # still above a half after all steps
+    for one, weight in zip(copies, weights, strict=True):
+        one.lerp_(weight, 1 - keep)
+
+
+def up_and_down(copies, weights, step):
+    keep = 0.3 + 0.1 * (step % 2)
+    for one, weight in zip(copies, weights, strict=True):
+        one.lerp_(weight, 1 - keep)
+
+
 def right(copies, weights, _step):
     for one, weight in zip(copies, weights, strict=True):
         one.sub_((one - weight) * 0.1)
@@ -125,7 +151,12 @@ def no_average(copies, weights, _step):
 
 @pytest.mark.parametrize(
     "update",
-    some_on_push([right, warming_up, counting, copied, half, swapped(0.06), no_average], 3),
+    [
+        decreasing_slowly,
+        up_and_down,
+        warming_up,
+        *some_on_push([right, counting, copied, half, swapped(0.06), no_average], 2),
+    ],
 )
 def test_other_updates_are_fine(update, tmp_path):
     assert not said(tmp_path, update)
