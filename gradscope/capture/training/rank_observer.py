@@ -1,11 +1,11 @@
 """Interface between a recorded training and what observes its process among other ranks."""
 
-from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
 from torch.optim import Optimizer
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent
 
 

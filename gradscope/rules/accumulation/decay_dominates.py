@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.phrasing import literal, short
 from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord
 from gradscope.recording.finding import Finding, Severity

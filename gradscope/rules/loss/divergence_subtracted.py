@@ -1,9 +1,9 @@
 """GS727: divergences from a prior that are subtracted from the loss."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord

@@ -1,9 +1,9 @@
 """GS724: log-scales that enter the loss with the wrong sign."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.linear_ways import linear_signs

@@ -1,9 +1,9 @@
 """GS726: embeddings whose features are normalised over the batch."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext

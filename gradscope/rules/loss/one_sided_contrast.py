@@ -1,9 +1,9 @@
 """GS725: symmetric contrastive losses that take one direction twice."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import TensorRef

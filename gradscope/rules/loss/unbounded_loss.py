@@ -1,11 +1,11 @@
 """GS728: losses that fall below zero faster and faster."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from gradscope.analysis.losses.summarised_losses import WeightedLosses, stepped, weighted_losses
+from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.finding import Finding, Severity
