@@ -5,8 +5,6 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
 from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
-from gradscope.rules.accumulation.decay_dominates import DecayDominates
-from gradscope.rules.accumulation.decay_filter_without_match import DecayFilterWithoutMatch
 from gradscope.rules.accumulation.divided_twice import DividedTwice
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.gradient_leak import GradientLeak
@@ -33,6 +31,10 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.weight_decay.decay_dominates import DecayDominates
+from gradscope.rules.accumulation.weight_decay.decay_filter_without_match import (
+    DecayFilterWithoutMatch,
+)
 from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.accumulation.wrong_weight_average import WrongWeightAverage

@@ -47,7 +47,7 @@ class UnboundedLoss(Rule):
 
     Source:
         Kingma and Welling 2014, "Auto-Encoding Variational Bayes" (arXiv 1312.6114), appendix B:
-        the divergence of a Gaussian. MEASURED
+        the divergence of a Gaussian.
     """
 
     code: ClassVar[str] = "GS728"
