@@ -7,8 +7,15 @@ import pytest
 from gradscope.garbage import rare_garbage_collection
 
 
-def test_thresholds_return_after_an_exception():
-    before = gc.get_threshold()
+@pytest.fixture(name="before")
+def _before():
+    known = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield gc.get_threshold()
+    gc.set_threshold(*known)
+
+
+def test_thresholds_return_after_an_exception(before):
     with pytest.raises(KeyError), rare_garbage_collection():
         assert gc.get_threshold()[0] > before[0]
         raise KeyError

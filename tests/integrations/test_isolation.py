@@ -18,7 +18,8 @@ def test_one():
     heavy = ("torch", "rich", "typer", "sqlite3", "numpy")
     assert [name for name in heavy if name in sys.modules] == []
     assert sorted(name for name in sys.modules if name.startswith("gradscope")) == [
-        "gradscope", "gradscope.integrations", "gradscope.integrations.check_events",
+        "gradscope", "gradscope.frozen", "gradscope.integrations",
+        "gradscope.integrations.check_events",
         "gradscope.integrations.pytest_plugin", "gradscope.integrations.pytest_summary",
         "gradscope.version",
     ]
