@@ -41,7 +41,8 @@ class ExamplesMixed(Rule):
         or `permute`; a softmax or a normalisation over the dimension of the examples; a recurrent
         layer or an attention that treats examples as time steps because `batch_first=True` is
         missing; a loss of flattened predictions and targets with different orders of dimensions;
-        a log_softmax before `nll_loss` or `ctc_loss` over another dimension than the classes.
+        a log_softmax before `nll_loss` or `ctc_loss` over another dimension than the classes; heads
+        of an attention, or channels, that a view splits off or joins before they were transposed.
 
     Why it matters:
         Shapes fit, and the loss falls somewhat. The model learns from an example what belongs to
@@ -57,13 +58,15 @@ class ExamplesMixed(Rule):
         intended. A change is a relative difference above 1e-4. The forward of a training script is
         not repeated. There, the loss tells the number of examples: the length of its targets. A
         softmax over a first dimension of this size is reported, unless another dimension has the
-        same size or all others have size 1, and a view that exchanges this dimension with another
-        one. So is a recurrent layer or an attention that runs over this dimension although the
-        model then selects one of the second dimension, as in `out[:, -1]`. Of every loss it is
-        known which shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with
-        targets `[batch, time]` are compared in the wrong order, and so are classes that were not
-        the last dimension. A log_softmax is compared with the loss that reads it through views: the
-        dimension that it normalised must have as many elements as there are classes.
+        same size or all others have size 1. So is a view of three dimensions or more whose first
+        two change places, and, of models too, one that reads `[n, heads, time, size]` as `[n, time,
+        heads * size]`, or the other way round. So is a recurrent layer or an attention that runs
+        over this dimension although the model then selects one of the second dimension, as in
+        `out[:, -1]`. Of every loss it is known which shapes its operands had before `reshape(-1,
+        …)`: `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order,
+        and so are classes that were not the last dimension. A log_softmax is compared with the loss
+        that reads it through views: the dimension that it normalised must have as many elements as
+        there are classes.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -89,7 +92,8 @@ class ExamplesMixed(Rule):
         if context.run is None:
             return context.probe_skip_reason("mixed examples")
         reason = context.probe_skip_reason("comparisons")
-        if reason is not None or _rows(context) is not None or any(_joined(context)):
+        is_known = _rows(context) is not None or any(_joined(context))
+        if reason is not None or is_known or any(_reordered(context)):
             return reason
         return "no loss tells which dimension is that of the examples"
 
@@ -101,6 +105,7 @@ class ExamplesMixed(Rule):
         for comparison in _joined(context):
             yield from self._misjoined(context, comparison)
         yield from self._across_classes(context)
+        yield from self._of_views(context)
         rows = None if context.run is None else _rows(context)
         if rows is not None:
             yield from self._in_graph(context, rows)
@@ -151,26 +156,36 @@ class ExamplesMixed(Rule):
                 evidence={"operation": comparison.operation, "classes": classes},
             )
 
+    def _of_views(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line whose view stands for a permutation."""
+        lines = {node.site: (node, before, after) for node, before, after in _reordered(context)}
+        for node, before, after in lines.values():
+            yield self.finding(
+                context,
+                message=(
+                    f"the numbers of {list(before)} are read as {list(after)}, without being "
+                    "moved: view() and reshape() do not exchange dimensions"
+                ),
+                remedy="use transpose() or permute() before it",
+                site=node.site,
+                evidence={"operation": "view", "dimensions": len(after)},
+            )
+
     def _in_graph(self, context: RuleContext, rows: int) -> Iterator[Finding]:
-        """Yield a finding for every line of a graph that mixes its examples."""
+        """Yield a finding for every softmax of a graph that mixes its examples."""
         nodes = context.recording.nodes
         softmaxes = context.recording.evidence_of(SoftmaxRecord)
         found = [
-            ("softmax", nodes[one.node])
+            nodes[one.node]
             for one in softmaxes
             if one.dimension == 0 and _is_over_rows(nodes[one.node], rows)
         ]
-        found += [
-            ("view", node)
-            for node in nodes
-            if node.operation in _VIEWS and _swaps(context, node, rows)
-        ]
-        for operation, node in {node.site: (operation, node) for operation, node in found}.values():
+        for node in {node.site: node for node in found}.values():
             shape = node.outputs[0]
             yield self._finding(
                 context,
                 MixedExamplesRecord(
-                    operation=operation,
+                    operation="softmax",
                     site=node.site,
                     rows=rows,
                     dims=() if shape is None else shape.dims,
@@ -265,19 +280,45 @@ def _is_over_rows(node: NodeRecord, rows: int) -> bool:
     return dims[:1] == (rows,) and rows not in dims[1:] and prod(dims[1:]) > 1
 
 
-def _swaps(context: RuleContext, node: NodeRecord, rows: int) -> bool:
-    """Return whether a view swaps the first two dimensions, one of which is that of examples."""
-    after = node.outputs[0]
-    befores = [
-        context.recording.nodes[ref.node].outputs[ref.slot]
-        for ref in context.successors.get(node.index, ())
-    ]
-    if after is None or len(befores) != 1 or befores[0] is None or len(after.dims) < 3:
+_Dims = tuple[int, ...]
+
+
+def _reordered(context: RuleContext) -> Iterator[tuple[NodeRecord, _Dims, _Dims]]:
+    """Yield the views that stand for a permutation, with the dimensions before and after.
+
+    Of inspected models, the first dimensions are left to the repeated forward.
+    """
+    nodes = context.recording.nodes
+    for node in nodes:
+        inputs = context.successors.get(node.index, ())
+        if node.operation not in _VIEWS or len(inputs) != 1:
+            continue
+        before, after = nodes[inputs[0].node].outputs[inputs[0].slot], node.outputs[0]
+        if before is None or after is None:
+            continue
+        is_first = context.run is not None and _is_swapped(before.dims, after.dims)
+        if is_first or _is_mixed(before.dims, after.dims) or _is_mixed(after.dims, before.dims):
+            yield node, before.dims, after.dims
+
+
+def _is_swapped(before: _Dims, after: _Dims) -> bool:
+    """Return whether the first two of three dimensions or more change places."""
+    if len(after) < 3:
         return False
-    first, second, *rest = after.dims
-    is_swapped = befores[0].dims == (second, first, *rest)
+    first, second, *rest = after
     # A dimension of size 1 may change places: the numbers keep their order.
-    return is_swapped and first != second and min(first, second) > 1 and rows in (first, second)
+    return before == (second, first, *rest) and first != second and min(first, second) > 1
+
+
+def _is_mixed(four: _Dims, three: _Dims) -> bool:
+    """Return whether `[n, heads, time, size]` is `[n, time, heads * size]`, which moves the heads.
+
+    It needs a transposition of `heads` and `time`. Where both are equal, it may have had one.
+    """
+    if len(four) != 4 or len(three) != 3:
+        return False
+    rows, heads, time, size = four
+    return three == (rows, time, heads * size) and heads != time and min(heads, time) > 1
 
 
 def _is_mistake(record: MixedExamplesRecord) -> bool:

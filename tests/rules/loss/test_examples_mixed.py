@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.nightly import some_on_push
+from tests.rules.watching import findings_of as watched
 
 G = torch.Generator().manual_seed(1)
 WORDS = torch.randn(10, 7, 6, generator=G)
@@ -243,3 +244,100 @@ def test_a_choice_among_some_of_the_classes_is_not_found(findings_of):
         )
 
     assert told(findings_of(nn.Linear(6, 3), (WORDS[:, 0], CLASSES), loss)) == []
+
+
+class Heads(nn.Module):
+    """Attention over `[batch, time, 12]` with three heads; how they are split is up to `split`."""
+
+    def __init__(self, split, join):
+        super().__init__()
+        torch.manual_seed(0)
+        self.into, self.out, self.head = nn.Linear(6, 12), nn.Linear(12, 12), nn.Linear(12, 3)
+        self.split, self.join = split, join
+
+    def forward(self, x):
+        heads = self.split(self.into(x))
+        weight = (heads @ heads.transpose(-1, -2) / 2).softmax(-1)
+        return self.head(self.out(self.join(weight @ heads)).mean(1))
+
+
+def split(x):
+    return x.view(*x.shape[:2], 3, 4).transpose(1, 2)
+
+
+def split_without_transpose(x):
+    return x.view(len(x), 3, x.shape[1], 4)
+
+
+def join(x):
+    return x.transpose(1, 2).reshape(len(x), x.shape[2], -1)
+
+
+def join_without_transpose(x):
+    return x.reshape(len(x), x.shape[2], -1)
+
+
+def join_by_flattening(x):
+    return x.permute(0, 2, 1, 3).contiguous().flatten(2)
+
+
+def apart(x):
+    return x.unflatten(-1, (3, 4)).movedim(2, 1)
+
+
+HEADS = {
+    "split and joined": (split, join, 0),
+    "otherwise": (apart, join_by_flattening, 0),
+    "not transposed to be split": (split_without_transpose, join, 1),
+    "not transposed to be joined": (split, join_without_transpose, 1),
+    "neither": (split_without_transpose, join_without_transpose, 2),
+}
+
+
+@pytest.mark.parametrize(("split", "join", "count"), HEADS.values(), ids=HEADS)
+def test_heads_that_are_not_transposed_are_an_error(findings_of, split, join, count):
+    found = findings_of(Heads(split, join), (WORDS, CLASSES), functional.cross_entropy)
+    assert told(found) == ["error"] * count
+    messages = [one.message for one in found if one.rule == "GS707"]
+    assert all("[10, 3, 7, 4]" in one and "do not exchange" in one for one in messages)
+
+
+def test_as_many_heads_as_words_may_have_been_transposed(findings_of):
+    model = Heads(split_without_transpose, join_without_transpose)
+    assert not told(findings_of(model, (WORDS[:, :3], CLASSES), functional.cross_entropy))
+
+
+class Transcriber(nn.Module):
+    """Log-probabilities `[time, batch, letters]` of `[batch, time, 6]`."""
+
+    def __init__(self, arrange):
+        super().__init__()
+        self.rnn, self.head, self.arrange = nn.GRU(6, 8, batch_first=True), nn.Linear(8, 5), arrange
+
+    def forward(self, x):
+        return self.arrange(self.head(self.rnn(x)[0]).log_softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("arrange", "expected"),
+    [
+        (lambda x: x.transpose(0, 1), []),
+        (lambda x: x.permute(1, 0, 2).contiguous(), []),
+        (lambda x: x.reshape(20, 4, 5), ["error"]),
+        (lambda x: x.reshape(20, 4, 5).flip(0), ["error"]),
+    ],
+)
+def test_a_script_that_exchanges_time_and_batch_by_reshape(arrange, expected, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = Transcriber(arrange)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(6):
+            letters = torch.randint(1, 5, (4, 6))
+            lengths = torch.full((4,), 20), torch.full((4,), 6)
+            loss = functional.ctc_loss(model(torch.randn(4, 20, 6)), letters, *lengths)
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
