@@ -94,12 +94,19 @@ def write_into_a_detached_tensor(live: Tensor, hidden: Tensor) -> Tensor:
     return values
 
 
+def write_into_data_of_zeros(live: Tensor, hidden: Tensor) -> Tensor:
+    sums = torch.zeros(3, 4)
+    sums.data.index_add_(0, torch.tensor([0, 1, 1]), hidden)  # cut
+    return live + sums
+
+
 CUTS = {
     "detach": numpy_round_trip,
     "detach()": slice_of_a_tensor_written_before,
     ".data ": part_of_a_tensor_written_before,
     "write into": write_into_data,
     "a detached tensor": write_into_a_detached_tensor,
+    "into a detached": write_into_data_of_zeros,
     "exp": no_grad,
     "item": item,
     "argmax": argmax,

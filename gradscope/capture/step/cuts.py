@@ -242,13 +242,13 @@ class CutTracker:
             self._note_sum(args, numbers)
 
     def _note_shared(self, name: str, args: tuple[object, ...], returned: Sequence[Tensor]) -> None:
-        """Note a detached tensor, or a view of one, that shares memory with one of the graph."""
+        """Note a detached tensor, or a view of one, by the tensor whose memory it shares."""
         if not (self._shared or name in _SHARING) or not (args and returned):
             return
         given, result = args[0], returned[0]
         known = self._shared.get(id(given))
         with DisableTorchFunction():
-            if name in _SHARING and isinstance(given, Tensor) and given.requires_grad:
+            if name in _SHARING and isinstance(given, Tensor):
                 self._shared[id(result)] = (WeakTensor(result), WeakTensor(given))
             elif known is not None and known[0]() is given and result._is_view():
                 self._shared[id(result)] = (WeakTensor(result), known[1])
