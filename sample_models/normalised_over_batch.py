@@ -19,8 +19,9 @@ class Encoders(nn.Module):
 
     def forward(self, images: Tensor, captions: Tensor) -> Tensor:
         """Map `[batch, 32]` and `[batch, 24]` to similarities `[batch, batch]`."""
-        image = functional.normalize(self.image(images), dim=0)  # GS726
-        caption = functional.normalize(self.caption(captions), dim=0)
+        image, caption = self.image(images), self.caption(captions)
+        image = image / image.norm(dim=0, keepdim=True)  # GS726
+        caption = caption / caption.norm(dim=0, keepdim=True)
         return self.log_scale.exp() * image @ caption.T
 
 

@@ -99,6 +99,7 @@ from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
+from gradscope.rules.loss.total_among_examples import TotalAmongExamples
 from gradscope.rules.loss.unbounded_loss import UnboundedLoss
 from gradscope.rules.loss.unused_derivative import UnusedDerivative
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
@@ -262,6 +263,7 @@ RULES: tuple[type[Rule], ...] = (
     NormalisedOverBatch,
     DivergenceSubtracted,
     UnboundedLoss,
+    TotalAmongExamples,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

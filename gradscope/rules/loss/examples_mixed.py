@@ -86,6 +86,7 @@ class ExamplesMixed(Rule):
     code: ClassVar[str] = "GS707"
     name: ClassVar[str] = "examples-mixed"
     level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS726",)
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

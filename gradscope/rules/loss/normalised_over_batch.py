@@ -1,6 +1,7 @@
 """GS726: embeddings whose features are normalised over the batch."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
@@ -57,6 +58,8 @@ class NormalisedOverBatch(Rule):
             norms = list(_norms_over_batch(context, contrast))
             if not norms:
                 continue
+            norms.sort(key=partial(_line, context))
+            others = [one.site for one in norms[1:] if one.site != norms[0].site]
             dims = _dims(norms[0])
             examples = contrast.record.left.dims[0]
             yield self.finding(
@@ -67,10 +70,18 @@ class NormalisedOverBatch(Rule):
                 ),
                 remedy="normalise over the features: dim=-1",
                 site=norms[0].site,
-                related=(context.related(contrast.record.site, "the loss"),),
+                related=(
+                    *(context.related(one, "and here") for one in others),
+                    context.related(contrast.record.site, "the loss"),
+                ),
                 evidence={"norms": dims[-1], "examples": examples, "factors": len(norms)},
             )
             return
+
+
+def _line(context: RuleContext, node: NodeRecord) -> int:
+    site = context.site(node.site)
+    return 0 if site is None else site.line
 
 
 def _norms_over_batch(context: RuleContext, contrast: Contrast) -> Iterator[NodeRecord]:
