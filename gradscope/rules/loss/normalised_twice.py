@@ -13,7 +13,7 @@ from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, users_up_to_loss
-from gradscope.rules.helpers.loss.inputs import LINEAR, input_of, product_with_bias
+from gradscope.rules.helpers.loss.inputs import LINEAR, product_with_bias
 from gradscope.rules.rule import Rule
 
 LAYER = "a linear layer"
@@ -273,8 +273,8 @@ def _across(context: RuleContext) -> Iterator[_Across]:
 
 def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord | None:
     """Return the normalisation of a loss function's input, None if it should have one."""
-    left = input_of(context, record)
-    first = None if left is None else _source(context, left)
+    left = record.left_tensor
+    first = None if left is None else _source(context, left.node)
     wrong = first is not None and (record.operation, _name(context, first)) in _SEVERITIES
     return first if wrong else None
 

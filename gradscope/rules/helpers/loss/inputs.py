@@ -1,28 +1,11 @@
 """What a loss function is given, where views and layers hide it."""
 
-from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import origin_of_numbers
 
 LINEAR = frozenset({"AddmmBackward0", "LinearBackward0", "MmBackward0"})
 """Operations of a linear layer."""
-
-
-def input_of(context: RuleContext, record: ComparisonRecord) -> int | None:
-    """Return the node of a loss function's input; None where the graph does not tell it.
-
-    A view of what was written to in place, as of a linear layer's sum with its bias, is not known
-    when `ctc_loss` is called, but its node is next to that of the loss.
-    """
-    if record.left_tensor is not None or record.operation != "ctc_loss":
-        return None if record.left_tensor is None else record.left_tensor.node
-    inputs = context.successors.get(record.result.node, ())
-    node = context.recording.nodes[record.result.node]
-    while inputs and node.operation != "CtcLossBackward0":
-        node = context.recording.nodes[inputs[0].node]
-        inputs = context.successors.get(node.index, ())
-    return inputs[0].node if inputs else None
 
 
 def product_with_bias(context: RuleContext, total: NodeRecord) -> NodeRecord | None:
