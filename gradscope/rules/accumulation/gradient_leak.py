@@ -12,17 +12,21 @@ from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Recording, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.searches import Search, SearchingLines, searches_of
 from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientLeak(Rule):
-    """A step uses gradients that another optimizer's loss has left behind.
+    """A step uses gradients that another loss, or an attack on the inputs, has left behind.
 
     What it finds:
         Two optimizers with separate losses, such as those of an actor and a critic, or of a
         generator and a discriminator. The backward of one loss also fills the gradients of the
         other's parameters, nothing zeroes them, and the other optimizer steps with the sum of both.
+
+        Also an attack on the inputs, or another search by gradients, whose `backward()` fills the
+        gradients of the model that is attacked, after its zero_grad and before its own loss.
 
     Why it matters:
         Each of the two is trained by the other's loss, too. The generator's loss moves the
@@ -34,11 +38,15 @@ class GradientLeak(Rule):
         steps, a second backward at another line reaches them again, and only then their optimizer
         steps, alone, with no zero_grad of its parameters since before the first. It is reported if
         this is so in half of the optimizer's steps, and in `steps` at least. It is an error if the
-        first backward reaches all that the second does, a warning if it reaches a part.
+        first backward reaches all that the second does, a warning if it reaches a part. It is a
+        warning, too, if the first backward is for a tensor that requires grad and that no optimizer
+        steps, and the last one, at another line, does not depend on such a tensor. Derivatives by
+        `autograd.grad` between the two make it a penalty, and no finding.
 
     How to fix it:
-        Call zero_grad() right before the backward whose gradients the step should use. Or detach
-        the tensors that one loss takes from the other's network, or set `requires_grad_(False)` on
+        Call zero_grad() right before the backward whose gradients the step should use. For an
+        attack, use `torch.autograd.grad(loss, inputs)`, which fills no gradients. Or detach the
+        tensors that one loss takes from the other's network, or set `requires_grad_(False)` on
         it meanwhile.
 
     When it may be wrong:
@@ -61,8 +69,9 @@ class GradientLeak(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if sum(1 for series in context.shared(Windows).series if series.windows) < 2:
-            return "fewer than two optimizers step"
+        is_alone = sum(1 for series in context.shared(Windows).series if series.windows) < 2
+        if is_alone and not context.shared(SearchingLines).searching:
+            return "fewer than two optimizers step, and no backward is for an input"
         return None if context.shared(_Reaches).by_line else "no step of the run was captured"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -72,6 +81,41 @@ class GradientLeak(Rule):
             context.measured(self.code, "steps", steps_of(leaks), self.steps, subject=series.name)
             if steps_of(leaks) >= self.steps and 2 * steps_of(leaks) >= series.step_count:
                 yield self._finding(context, series, leaks)
+                continue
+            searches = list(searches_of(context, series))
+            context.measured(
+                self.code, "searches", steps_of(searches), self.steps, subject=series.name
+            )
+            if steps_of(searches) >= self.steps and 2 * steps_of(searches) >= series.step_count:
+                yield self._of_a_search(context, series, searches)
+
+    def _of_a_search(self, context: RuleContext, series: Series, searches: list[Search]) -> Finding:
+        search, steps = searches[-1], steps_of(searches)
+        return self.finding(
+            context,
+            message=(
+                "this backward is for an input, but also leaves gradients in the parameters of "
+                f"{series.name}, and its step uses them: {steps:,} of {series.step_count:,} steps"
+            ),
+            remedy=(
+                "use torch.autograd.grad(loss, inputs), or call "
+                f"{series.name}.zero_grad() right before the loss's own backward"
+            ),
+            site=search.backward.site,
+            related=(
+                context.related(search.own.site, "the backward of the loss adds to them"),
+                context.related(search.step.site, "this step uses the sum"),
+            ),
+            severity="warning",
+            evidence={
+                "steps": steps,
+                "steps_of_optimizer": series.step_count,
+                "limit": self.steps,
+                "passes": search.passes,
+            },
+            count=steps,
+            step=searches[0].step.step,
+        )
 
     def _finding(self, context: RuleContext, series: Series, leaks: list["_Leak"]) -> Finding:
         leak = leaks[-1]
