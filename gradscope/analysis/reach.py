@@ -233,7 +233,8 @@ class Reach:
         if not self.learning:
             return True
         if influence is None:  # not known: what is taken out in a forward is mostly for use there
-            return cut.taken_out and cut.operation != "__bool__" and self.is_in_model(cut.call)
+            is_used = self.is_in_model(cut.call) or cut.comes_back
+            return cut.taken_out and cut.operation != "__bool__" and is_used
         return influence
 
     def is_certain(self, stop: Stop) -> bool:

@@ -32,6 +32,8 @@ class CutRecord:
     """Whether a whole module was called without gradients; the line is that of its call."""
     taken_out: bool = False
     """Whether values behind it were moved out of torch, where they cannot be followed."""
+    comes_back: bool = False
+    """Whether the function that moved them out also makes tensors of arrays or numbers."""
     straight_through: bool = False
     """Whether another term passes the gradient on instead, as in `x + (q - x).detach()`."""
     disabled: int | None = None

@@ -78,7 +78,10 @@ NODES = table_of(NodeRecord, "node", codecs={"outputs": _SHAPES}, is_indexed=Tru
 EDGES = table_of(EdgeRecord, "edge")
 
 CUTS = table_of(
-    CutRecord, "cut", codecs={"parameters": _INDICES, "joins": _INDICES}, later=["disabled"]
+    CutRecord,
+    "cut",
+    codecs={"parameters": _INDICES, "joins": _INDICES},
+    later=["comes_back", "disabled"],
 )
 
 STEPS = table_of(StepRecord, "step", columns={"index": "step"})

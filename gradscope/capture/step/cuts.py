@@ -17,7 +17,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Caller, Forward, Line, is_users
 from gradscope.capture.step.graph import Edge, behind, edges, leaf_of, tensors
-from gradscope.capture.step.numpy_numbers import NumpyNumbers
+from gradscope.capture.step.numpy_numbers import ARRAYS, NumpyNumbers
 from gradscope.capture.tensor_references import WeakTensor
 from gradscope.recording.cut_record import CutKind
 
@@ -25,6 +25,9 @@ _READS = frozenset(
     {"__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"}
 )
 """Calls that move values out of torch, where they cannot be followed."""
+
+_FROM_ARRAYS = frozenset({"as_tensor", "from_numpy", "tensor"})
+"""Functions that make a tensor of an array."""
 
 _SEPARATE_TENSORS = frozenset({"_base", "_grad", "grad"})
 """Attributes that are separate tensors."""
@@ -118,6 +121,8 @@ class Cut:
     """By the same `id`: the model's call in which, or after which, the tensor was made."""
     taken_out: bool = False
     """Whether values behind the cut were moved out of torch."""
+    comes_back: bool = False
+    """Whether the function that moved them out as an array also makes tensors."""
     count: int = 0
     joins: list[tuple[int, int]] = field(default_factory=list)
     """First sequence number, and the one after the last, of each operation with an input from
@@ -186,8 +191,7 @@ class CutTracker:
         sources = edges(given) if len(without) == len(returned) else []
         returned = without
         if name in _READS:
-            for origin in origins:
-                self.cuts[max(origin, ~origin)].taken_out = True
+            self._note_way_out(name, origins)
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
         self._note_shared(name, args, returned)
@@ -211,10 +215,24 @@ class CutTracker:
             return False
         target, value = args[:2]
         sources = [edge for edge in edges(value) if edge.node is not None]
-        if not (sources and isinstance(target, Tensor) and isinstance(value, Tensor)):
+        if not isinstance(target, Tensor) or not isinstance(value, Tensor):
             return False
+        if not sources:
+            return attribute is not None and self._has_assigned(target, value)
         name = "copy_" if attribute is None else ASSIGNED_DATA
         self._follow(target, frozenset({self._note(name, _kind(name), sources)}))
+        return True
+
+    def _has_assigned(self, target: Tensor, value: Tensor) -> bool:
+        """Observe `target.data = value.data` of a computed value, whose reading cut it off."""
+        origins = self._origins(value)
+        cuts = [self.cuts[origin] for origin in origins if origin >= 0]
+        is_computed = any(edge.node is not None for cut in cuts for edge in cut.sources.values())
+        if not is_computed or any(cut.operation not in _SHARING for cut in cuts):
+            return False
+        for cut in cuts:
+            cut.operation = ASSIGNED_DATA
+        self._follow(target, origins)
         return True
 
     def see_nodes(
@@ -240,6 +258,20 @@ class CutTracker:
                 (cut.joins if origin >= 0 else cut.layer_joins).append(numbers)
         if name in _SUMS:
             self._note_sum(args, numbers)
+
+    def _note_way_out(self, name: str, origins: frozenset[int]) -> None:
+        """Note cuts behind which values are moved out of torch, and whether they come back.
+
+        Arrays of NumPy cannot be followed. A function that takes one out, makes tensors of arrays
+        and runs no backward computes with it; a training loop mostly shows what it takes out.
+        """
+        names = frozenset[str]()
+        if origins and name in ARRAYS and (frame := _frame_of_call()) is not None:
+            names = frozenset(frame.f_code.co_names)
+        comes_back = bool(names & _FROM_ARRAYS) and "backward" not in names
+        for origin in origins:
+            cut = self.cuts[max(origin, ~origin)]
+            cut.taken_out, cut.comes_back = True, cut.comes_back or comes_back
 
     def _note_shared(self, name: str, args: tuple[object, ...], returned: Sequence[Tensor]) -> None:
         """Note a detached tensor, or a view of one, by the tensor whose memory it shares."""

@@ -334,6 +334,7 @@ class CutFinder:
                     call=None if cut.call is None else position.first_call + cut.call,
                     whole_call=cut.whole_call,
                     taken_out=cut.taken_out or cut.kind == "read",
+                    comes_back=cut.comes_back,
                     straight_through=self._is_straight_through(cut),
                     disabled=site_of(self._disabling(number, cut)),
                 )

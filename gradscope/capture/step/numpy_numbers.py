@@ -9,7 +9,7 @@ from torch import Tensor
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.tensor_references import WeakTensor
 
-_ARRAYS = frozenset({"__array__", "numpy"})
+ARRAYS = frozenset({"__array__", "numpy"})
 """Calls that return an array of numpy."""
 
 _FACTORIES = frozenset({"as_tensor", "tensor"})
@@ -36,7 +36,7 @@ class NumpyNumbers:
 
     def read(self, name: str, origins: frozenset[int]) -> None:
         """Note what is before an array that a frame reads."""
-        frame = self._frame_of_call() if name in _ARRAYS and origins else None
+        frame = self._frame_of_call() if name in ARRAYS and origins else None
         if frame is not None:
             key = (id(frame), frame.f_code)
             self._read[key] = self._read.get(key, frozenset()) | origins

@@ -102,7 +102,7 @@ def _is_accident(reach: Reach, stop: Stop) -> bool:
 
 
 def _is_only_read(reach: Reach, stop: Stop) -> bool:
-    """Return whether a run's model takes out numbers that parameters of an optimizer make.
+    """Return whether a run's model, or its loss, computes outside torch with what parameters make.
 
     They get no gradient in any pass, and nothing else uses them: they are read for the loss.
     """
@@ -110,7 +110,10 @@ def _is_only_read(reach: Reach, stop: Stop) -> bool:
         reach.indexed.run is not None
         and reach.is_held(stop.parameters) is True
         and not _is_named(reach, stop)
-        and all(cut.operation != "__bool__" and reach.is_in_model(cut.call) for cut in stop.cuts)
+        and all(
+            cut.operation != "__bool__" and (reach.is_in_model(cut.call) or cut.comes_back)
+            for cut in stop.cuts
+        )
     )
 
 

@@ -69,7 +69,8 @@ class GradientCut(Rule):
 
         Numbers that leave torch, as by `item()` or `numpy()`, cannot be followed to the loss. In a
         run it counts as certain that they reach it if an optimizer holds the parameters, no pass
-        gives them a gradient, and the model's own forward reads them.
+        gives them a gradient, and the model's own forward reads them, or a function that makes
+        tensors of arrays itself, and runs no backward.
 
     How to fix it:
         Pass the tensor itself on to the loss, and detach only the copy that is logged or stored. If

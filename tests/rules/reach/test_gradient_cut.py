@@ -529,12 +529,16 @@ def assign(weight, value):
     weight.data = value
 
 
+def assign_data(weight, value):
+    weight.data = value.data
+
+
 @torch.no_grad()
 def copy_into(weight, value):
     weight.copy_(value)
 
 
-@pytest.mark.parametrize("write", [assign, copy_into])
+@pytest.mark.parametrize("write", [assign, assign_data, copy_into])
 def test_weights_that_another_module_writes_are_a_cut(findings_of, write):
     batch = torch.randn(16, 8), torch.arange(16) % 4
     finding = only(findings_of(Generated(write), batch, functional.cross_entropy), "GS201")

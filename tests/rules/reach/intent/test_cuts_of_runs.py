@@ -1,5 +1,6 @@
 """GS201 in training runs: how severe a cut is by what holds its parameters."""
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -164,3 +165,52 @@ def test_a_model_without_a_cut_has_no_finding(kind, tmp_path):
         training(model, model.parameters())
 
     assert not [one for one in findings_of(loop, tmp_path) if one.severity != "note"]
+
+
+class TwoHeads(nn.Module):
+    """A body, and heads for classes and for boxes."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.classes, self.boxes = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(8, 4)
+
+    def forward(self, x):
+        hidden = self.body(x).tanh()
+        return self.classes(hidden), self.boxes(hidden)
+
+
+def decoded(boxes):
+    numbers = boxes.detach().numpy()
+    return torch.from_numpy(numpy.exp(numbers))
+
+
+def distance_after_decoding(boxes, targets):
+    return (decoded(boxes) - torch.from_numpy(targets)).abs().mean()
+
+
+@pytest.mark.parametrize("of_boxes", [distance_after_decoding, None])
+def test_a_function_that_computes_with_arrays_is_a_cut_and_a_loop_is_none(of_boxes, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = TwoHeads()
+        adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(8):
+            x, targets = torch.randn(16, 6), numpy.ones((16, 4), dtype="float32")
+            classes, boxes = model(x)
+            loss = functional.cross_entropy(classes, x[:, :3].argmax(1))
+            if of_boxes is None:
+                numpy.exp(boxes.detach().numpy())
+                loss = loss + torch.from_numpy(targets).mean()
+            else:
+                loss = loss + of_boxes(boxes, targets)
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    found = cuts(loop, tmp_path)
+    if of_boxes is None:
+        assert not found
+    else:
+        assert [one.severity for one in found] == ["error"]
+        assert found[0].location.source == "numbers = boxes.detach().numpy()"
+        assert {name.split(".")[-2] for name in found[0].parameters} == {"boxes"}
