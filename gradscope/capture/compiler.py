@@ -25,8 +25,14 @@ _compiler, _cuda, _is_tracing = torch.compiler, torch.cuda, torch._C._is_tracing
 
 _Hook = TypeVar("_Hook", bound=Callable[..., object])
 
-_PACKAGES = ("gradscope.capture.", "gradscope.launch.", "gradscope.step_capture.")
-"""Packages of gradscope that run while a script runs."""
+_PACKAGES = (
+    "gradscope.capture.",
+    "gradscope.frozen",
+    "gradscope.launch.",
+    "gradscope.step_capture.",
+    "gradscope.target.members",
+)
+"""Packages and modules of gradscope that run while a script runs."""
 
 _with_those_below: set[int] = set()
 """By `id`: code of functions that live as long as the process."""
