@@ -172,6 +172,18 @@ def test_a_detached_tensor_that_is_written_to_and_used_is_no_cut(watch):
     assert [cut for cut in seen.recording.cuts if cut.parameters] == []
 
 
+def test_a_write_without_positional_arguments_is_observed(watch):
+    model = TwoBranches()
+
+    def forward() -> Tensor:
+        hidden = model.live(torch.ones(1, 4))
+        hidden.detach().mean()
+        return (torch.relu_(input=hidden * 1) + model.cut(torch.ones(1, 4))).sum()
+
+    seen = watch(model, forward)
+    assert "none" not in {stat.reach for stat in seen.recording.parameter_stats}
+
+
 def test_straight_through_estimator_is_no_cut(watch):
     model = TwoBranches()
 

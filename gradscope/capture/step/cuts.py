@@ -250,7 +250,7 @@ class CutTracker:
                 self._see_indices(name, args, result)
         elif isinstance(result, Tensor) and not result.requires_grad:
             self.see(func, args, kwargs, result)  # for example, argsort calls sort
-        if self._shared and _is_in_place(name):
+        if self._shared and args and _is_in_place(name):  # `relu_(input=x)` has none
             self._see_detached_write(args)
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
