@@ -7,7 +7,7 @@ are followed, to know which cuts lead to the loss.
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Caller, Forward, Line, is_users
+from gradscope.capture.step.detached_memory import SHARING, DetachedMemory, is_in_place
 from gradscope.capture.step.graph import Edge, behind, edges, leaf_of, tensors
 from gradscope.capture.step.numpy_numbers import ARRAYS, NumpyNumbers
 from gradscope.capture.tensor_references import WeakTensor
@@ -65,11 +66,6 @@ DETACHED_WRITE = "write into a detached tensor"
 """Name of the cut by a write into a tensor that shares memory with one of the graph."""
 
 _WRITES = frozenset({"__set__", "copy_"})
-
-_SHARING = frozenset({"data", "detach"})
-"""Calls that return a tensor without history in the memory of the given one."""
-
-_OPERATORS_IN_PLACE = frozenset({"__iadd__", "__imul__", "__isub__", "__itruediv__", "__setitem__"})
 
 _DETACHES = frozenset(
     {
@@ -160,8 +156,7 @@ class CutTracker:
         self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
         """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
-        self._shared: dict[int, tuple[WeakTensor[Tensor], WeakTensor[Tensor]]] = {}
-        """By `id` of a detached tensor: it, and the tensor whose memory it shares."""
+        self._shared = DetachedMemory()
         self._numbers: dict[float, frozenset[int]] = {}
         """The last numbers read behind cuts, and their sums."""
         self._totals: dict[frozenset[int], float] = {}
@@ -194,7 +189,7 @@ class CutTracker:
             self._note_way_out(name, origins)
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
-        self._note_shared(name, args, returned)
+        self._shared.note(name, args, returned)
         self._numpy.read(name, origins)
         self._numpy.make(name, args, returned)
         if origins:
@@ -228,7 +223,7 @@ class CutTracker:
         origins = self._origins(value)
         cuts = [self.cuts[origin] for origin in origins if origin >= 0]
         is_computed = any(edge.node is not None for cut in cuts for edge in cut.sources.values())
-        if not is_computed or any(cut.operation not in _SHARING for cut in cuts):
+        if not is_computed or any(cut.operation not in SHARING for cut in cuts):
             return False
         for cut in cuts:
             cut.operation = ASSIGNED_DATA
@@ -250,7 +245,7 @@ class CutTracker:
                 self._see_indices(name, args, result)
         elif isinstance(result, Tensor) and not result.requires_grad:
             self.see(func, args, kwargs, result)  # for example, argsort calls sort
-        if self._shared and args and _is_in_place(name):  # `relu_(input=x)` has none
+        if self._shared.is_known and args and is_in_place(name):  # `relu_(input=x)` has none
             self._see_detached_write(args)
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
@@ -273,26 +268,10 @@ class CutTracker:
             cut = self.cuts[max(origin, ~origin)]
             cut.taken_out, cut.comes_back = True, cut.comes_back or comes_back
 
-    def _note_shared(self, name: str, args: tuple[object, ...], returned: Sequence[Tensor]) -> None:
-        """Note a detached tensor, or a view of one, by the tensor whose memory it shares."""
-        if not (self._shared or name in _SHARING) or not (args and returned):
-            return
-        given, result = args[0], returned[0]
-        known = self._shared.get(id(given))
-        with DisableTorchFunction():
-            if name in _SHARING and isinstance(given, Tensor):
-                self._shared[id(result)] = (WeakTensor(result), WeakTensor(given))
-            elif known is not None and known[0]() is given and result._is_view():
-                self._shared[id(result)] = (WeakTensor(result), known[1])
-
     def _see_detached_write(self, args: tuple[object, ...]) -> None:
         """Observe a write that puts history on a detached tensor, and numbers into another."""
-        known = self._shared.get(id(args[0]))
-        sources = edges(args[1:])
-        if known is None or known[0]() is not args[0] or not sources:
-            return
-        sharing = known[1]()
-        if sharing is not None:
+        sharing, sources = self._shared.sharing(args[0]), edges(args[1:])
+        if sharing is not None and sources:
             self._follow(sharing, frozenset({self._note(DETACHED_WRITE, "detach", sources)}))
 
     def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
@@ -406,10 +385,6 @@ def _name_of(func: Callable[..., object]) -> str:
         if name == "data" and _is_in_deepcopy():
             return DEEP_COPY
     return name
-
-
-def _is_in_place(name: str) -> bool:
-    return name in _OPERATORS_IN_PLACE or (name.endswith("_") and not name.endswith("__"))
 
 
 def _is_in_deepcopy() -> bool:
