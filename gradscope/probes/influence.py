@@ -22,7 +22,12 @@ from gradscope.probes.padding import probe_padding
 from gradscope.probes.snapshot import RandomStates
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.batches import IgnoredInputRecord
-from gradscope.recording.evidence.parameters import DroppedRecord, InfluenceRecord, RedrawRecord
+from gradscope.recording.evidence.parameters import (
+    DroppedRecord,
+    InfluenceRecord,
+    RedrawRecord,
+    UnreadModuleRecord,
+)
 from gradscope.target.forward import seed_everything
 from gradscope.target.structures import map_tensors, named_tensors
 
@@ -39,8 +44,11 @@ def probe_dropped(context: ProbeContext) -> str | None:
     }
     if not lost:
         return None
-    for record in UserCodeSearch(context).overwritten():
+    code = UserCodeSearch(context)
+    for record in code.overwritten():
         context.assembler.note(record)
+    for module in _unread_modules(context, code, set(lost.values())):
+        context.assembler.note(UnreadModuleRecord(module=module))
     calls = list(calls_from_outside(context))
     # The content of an opaque container is unknown.
     if not calls or not all(call.outputs for call in calls):
@@ -52,6 +60,22 @@ def probe_dropped(context: ProbeContext) -> str | None:
     if lost:
         context.assembler.note(DroppedRecord(parameters=tuple(sorted(lost.values()))))
     return None
+
+
+def _unread_modules(context: ProbeContext, code: UserCodeSearch, lost: set[int]) -> Iterator[int]:
+    """Yield the modules with lost parameters that were not called, and that no code reads."""
+    called = {id(call.module) for call in context.capture.modules.calls}
+    modules, records = context.named.modules, context.named.module_records
+    affected = {context.named.parameter_records[index].module for index in lost}
+    for record in records:
+        owner = None if record.parent is None else modules[record.parent]
+        if owner is None or id(owner) not in called or id(modules[record.index]) in called:
+            continue
+        inside = record.index in affected or any(
+            one is not None and records[one].path.startswith(f"{record.path}.") for one in affected
+        )
+        if inside and code.reads_nowhere(type(owner), record.path.rpartition(".")[2]):
+            yield record.index
 
 
 def calls_from_outside(context: ProbeContext) -> Iterator[ModuleCall]:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
+from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
@@ -68,6 +70,24 @@ class UserCodeSearch:
                         site=site,
                     )
 
+    def reads_nowhere(self, owner: type[nn.Module], attribute: str) -> bool:
+        """Return whether a class assigns an attribute that no code of the user's reads.
+
+        It is unknown, and False, for a class with a base in an installed library.
+        """
+        bases = owner.__mro__[: owner.__mro__.index(nn.Module)]
+        files = [file for base in bases for file in _file_of(base)]
+        if len(files) < len(bases) or not all(map(_is_of_user, files)):
+            return False
+        trees = [tree for file in files if (tree := _tree(file)) is not None]
+        names = {base.__name__ for base in bases}
+        uses = [
+            use for tree in (*self._trees.values(), *trees) for use in _mentions(tree, attribute)
+        ]
+        return any(_is_assigned(use.node) and use.owner in names for use in uses) and not any(
+            _is_read(use, names) for use in uses
+        )
+
     def line_that_fills(self) -> int | None:
         """Return the only line (a site) that fills a tensor other than a bias with a constant."""
         found = [
@@ -92,8 +112,12 @@ def _files(context: ProbeContext) -> Iterator[str]:
         files += _file_of(kind)
     files += _file_of(sys.modules.get("__main__"))
     for file in dict.fromkeys(files):
-        if not file.startswith(_PACKAGE) and not any(part in file for part in _INSTALLED):
+        if _is_of_user(file):
             yield file
+
+
+def _is_of_user(file: str) -> bool:
+    return not file.startswith(_PACKAGE) and not any(part in file for part in _INSTALLED)
 
 
 def _file_of(thing: object) -> list[str]:
@@ -145,6 +169,42 @@ def _sets(node: ast.expr, attribute: str) -> bool:
         named = node.args[1:2]
         return any(isinstance(arg, ast.Constant) and arg.value == attribute for arg in named)
     return False
+
+
+class _Mention(NamedTuple):
+    node: ast.Attribute | ast.Constant
+    owner: str | None
+    """Name of the class around it."""
+
+
+def _mentions(tree: ast.AST, attribute: str, owner: str | None = None) -> Iterator[_Mention]:
+    """Yield the attributes of a name, and strings that may contain it, as for `getattr`."""
+    for node in ast.iter_child_nodes(tree):
+        inner = node.name if isinstance(node, ast.ClassDef) else owner
+        is_attribute = isinstance(node, ast.Attribute) and node.attr == attribute
+        if is_attribute or (isinstance(node, ast.Constant) and _may_name(node.value, attribute)):
+            yield _Mention(node, owner)  # type: ignore[arg-type]
+        yield from _mentions(node, attribute, inner)
+
+
+def _may_name(value: object, attribute: str) -> bool:
+    """Return whether a string may lead to an attribute: whole, as a path, or as a beginning."""
+    if not isinstance(value, str) or not value or any(sign.isspace() for sign in value):
+        return False
+    parts = value.split(".")
+    return attribute in parts or (parts[-1] != "" and attribute.startswith(parts[-1]))
+
+
+def _is_assigned(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+
+
+def _is_read(use: _Mention, names: set[str]) -> bool:
+    """Return whether code may read the attribute of one of some classes."""
+    if _is_assigned(use.node):
+        return use.owner not in names  # another's code may replace it for a use of its own
+    is_own = isinstance(use.node, ast.Attribute) and getattr(use.node.value, "id", "") == "self"
+    return not is_own or use.owner is None or use.owner in names
 
 
 def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:

@@ -20,6 +20,7 @@ from gradscope.recording.evidence.parameters import (
     PartlyUnfrozenRecord,
     ReplacementRecord,
     UncalledUpdateRecord,
+    UnreadModuleRecord,
 )
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.records import CapturedStep, EventRecord, Recording, StepRecord
@@ -201,6 +202,7 @@ _OF_STRUCTURE = frozenset(
         SourceRecord,
         StatementRecord,
         UncalledUpdateRecord,
+        UnreadModuleRecord,
     }
 )
 """Evidence that depends only on graph, modules and lines."""

@@ -64,6 +64,7 @@ from gradscope.recording.evidence.parameters import (
     SymmetryRecord,
     TwinRecord,
     UncalledUpdateRecord,
+    UnreadModuleRecord,
 )
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
@@ -164,6 +165,7 @@ EVIDENCE: tuple[type, ...] = (
     UncalledUpdateRecord,
     UnitRecord,
     UnreachableTargetRecord,
+    UnreadModuleRecord,
     UnrepeatedRegion,
     WatchCost,
     WithheldRecord,

@@ -145,6 +145,14 @@ class DroppedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadModuleRecord:
+    """A module that its owner's class assigns to an attribute, and that no code reads."""
+
+    table: ClassVar[str] = "unread_module"
+    module: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverwrittenRecord:
     """An assignment whose value no path reads: the next one to the same name replaces it."""
 

@@ -11,7 +11,11 @@ from gradscope.analysis.reach import (
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.parameters import DroppedRecord, OverwrittenRecord
+from gradscope.recording.evidence.parameters import (
+    DroppedRecord,
+    OverwrittenRecord,
+    UnreadModuleRecord,
+)
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
 from gradscope.rules.context import RuleContext
@@ -39,13 +43,14 @@ class UnusedParameter(Rule):
         it is unused if the loss stays bit-identical. There is no threshold.
 
         The level says how certain the mistake is. It is a warning if a module runs and the loss
-        does not use it, and for a single parameter. It is a note if the module was never called, if
-        the optimizer does not hold it, if an installed library made it, which may compute more than
-        this loss uses, and for a last bias that the loss's derivatives do not depend on. It is a
-        note, too, for the rest of a model of which only some layers are used: by calls of these
-        layers, or by hooks while a statement calls the model and drops the result. It is an error
-        if nothing else learns, or if the forward assigns the module's output to a variable that the
-        next assignment overwrites, or a loop assigns the loss so.
+        does not use it, and for a single parameter. It is a note if the module was never called
+        while code reads its attribute somewhere, if the optimizer does not hold it, if an installed
+        library made it, which may compute more than this loss uses, and for a last bias that the
+        loss's derivatives do not depend on. It is a note, too, for the rest of a model of which
+        only some layers are used: by calls of these layers, or by hooks while a statement calls the
+        model and drops the result. It is an error if nothing else learns, or if the forward assigns
+        the module's output to a variable that the next assignment overwrites, or a loop assigns the
+        loss so.
 
         The finding points to the loss. If no returned value depends on the module either, it points
         to the module's call, whose output the forward drops, or to the line that overwrites it.
@@ -111,7 +116,7 @@ class UnusedParameter(Rule):
         site = next(iter(users or positions), None)
         return self.finding(
             context,
-            message=_message(parts, runs=runs) + _how(context, replaced),
+            message=_message(context, parts, runs=runs) + _how(context, replaced),
             remedy=_remedy(runs=runs, dropped=dropped, replaced=replaced),
             site=site,
             related=(
@@ -207,7 +212,7 @@ def _is_at(position: RelatedLocation, site: Site | None) -> bool:
     return site is not None and (position.file, position.line) == (site.file, site.line)
 
 
-def _message(parts: list[Part], *, runs: bool) -> str:
+def _message(context: RecordingIndex, parts: list[Part], *, runs: bool) -> str:
     what = f"{named(parts)} ({counted(sum(len(p.parameters) for p in parts), 'parameter')})"
     several = len(parts) > 1
     if all(part.module is None for part in parts):
@@ -216,7 +221,9 @@ def _message(parts: list[Part], *, runs: bool) -> str:
     if runs:
         verb, it = ("run", "them") if several else ("runs", "it")
         return f"{what} {verb}, but the loss does not use {it}"
-    return f"{what} {'are' if several else 'is'} never called"
+    unread = all(_is_unread(context, part) for part in parts)
+    end = ", and no code reads " + ("them" if several else "it") if unread else ""
+    return f"{what} {'are' if several else 'is'} never called{end}"
 
 
 def _parent(context: RecordingIndex, part: Part) -> int | None:
@@ -244,7 +251,7 @@ def _severity(reach: Reach, parts: list[Part], *, runs: bool, is_replaced: bool)
     if is_replaced or not reach.learning:
         return "error"
     if not runs and all(
-        part.module is not None or _is_constant(reach, part) or _is_of_borrowed_model(reach, part)
+        _may_wait(reach, part) or _is_constant(reach, part) or _is_of_borrowed_model(reach, part)
         for part in parts
     ):
         return "note"
@@ -254,11 +261,24 @@ def _severity(reach: Reach, parts: list[Part], *, runs: bool, is_replaced: bool)
     return "note" if held is False or all(_is_library(reach, p) for p in parts) else "warning"
 
 
+def _may_wait(reach: Reach, part: Part) -> bool:
+    """Return whether a part is a module that other code may call, as for another task."""
+    return part.module is not None and not _is_unread(reach.indexed, part)
+
+
+def _is_unread(context: RecordingIndex, part: Part) -> bool:
+    return any(
+        record.module == part.module for record in context.recording.evidence_of(UnreadModuleRecord)
+    )
+
+
 def _is_constant(reach: Reach, part: Part) -> bool:
     """Return whether a parameter is the bias of a layer that learns.
 
     A loss of derivatives, as of the forces of an energy, does not depend on the last bias.
     """
+    if part.module is not None:
+        return False
     (index,) = part.parameters
     parameter = reach.recording.parameters[index]
     others = (p for p in reach.recording.parameters if p.module == parameter.module)
@@ -267,7 +287,7 @@ def _is_constant(reach: Reach, part: Part) -> bool:
 
 
 def _is_of_borrowed_model(reach: Reach, part: Part) -> bool:
-    """Return whether a parameter is of a model that is not called, but whose layers another uses.
+    """Return whether a part is of a model that is not called, but whose layers another uses.
 
     What is left of it is for another task, as the class token in masked pre-training.
     """

@@ -44,10 +44,61 @@ def test_heads_that_run_for_nothing_are_one_warning_at_the_loss(findings_of):
     assert found.message == "aside (4 parameters) runs, but the loss does not use it"
 
 
-def test_head_that_never_runs_is_a_note(findings_of):
+def test_head_that_never_runs_and_that_no_code_reads_is_a_warning(findings_of):
     (found,) = findings_of(Heads(runs=0, waits=1), (X, CLASSES), loss, probe_steps=1)
-    assert (found.rule, found.severity) == ("GS203", "note")
-    assert found.message == "waiting (2 parameters) is never called"
+    assert (found.rule, found.severity) == ("GS203", "warning")
+    assert found.message == "waiting (2 parameters) is never called, and no code reads it"
+    assert found.location.source.startswith("self.waiting = ")
+
+
+class Pretraining(nn.Module):
+    """A model with a head that only its second method calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.reconstruction = nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.head(functional.gelu(self.body(x)))
+
+    def reconstruct(self, x):
+        return self.reconstruction(functional.gelu(self.body(x)))
+
+
+class OfTasks(nn.Module):
+    """A model that finds its heads by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head_of_tags, self.head_of_stages = nn.Linear(16, 4), nn.Linear(16, 3)
+
+    def forward(self, x, task="tags"):
+        return getattr(self, f"head_of_{task}")(functional.gelu(self.body(x)))
+
+
+class OwnTransformer(nn.Transformer):
+    """A model with a part that its base, in an installed library, may read."""
+
+    def __init__(self):
+        super().__init__(8, 2, 1, 1, 16, batch_first=True)
+        self.projection = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return super().forward(x, x).mean(1)
+
+
+@pytest.mark.parametrize("model", [Pretraining, OfTasks, OwnTransformer])
+def test_module_that_code_may_read_is_a_note(findings_of, model):
+    x = X.reshape(16, 1, 8) if model is OwnTransformer else X
+
+    def of_output(output, target):
+        return functional.cross_entropy(output, target % output.shape[-1])
+
+    found = findings_of(model(), (x, CLASSES), of_output, probe_steps=1)
+    assert {(one.rule, one.severity) for one in found} == {("GS203", "note")}
+    assert found[0].message.endswith("is never called")
 
 
 def test_parameter_that_nothing_uses_is_a_warning(findings_of):
