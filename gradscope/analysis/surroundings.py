@@ -41,6 +41,8 @@ class Surroundings:
     """Parameters that get a nonzero gradient in this step or a later one."""
     moved: frozenset[int]
     """Parameters whose norm changes during the run."""
+    unmoved: frozenset[int] = frozenset()
+    """Parameters whose norm is the same in several captured steps, from first to last."""
     followed: frozenset[int] = frozenset()
     """Parameters that move although they never get a gradient, such as a running mean of others."""
     ceased: frozenset[int] = frozenset()

@@ -18,9 +18,12 @@ class Fate:
     first_norm: float | None = None
     """Norm of the weights at the first step."""
     moved: bool = False
+    weighed: int = 0
+    """Number of steps whose norm is known."""
 
     def weigh(self, norm: float) -> None:
         """Add the norm of the weights at one step."""
+        self.weighed += 1
         if self.first_norm is None:
             self.first_norm = norm
         self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)

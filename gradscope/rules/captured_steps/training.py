@@ -36,6 +36,8 @@ _SOUGHT = 20
 """Maximum number of consecutive steps that a scaler skips until it finds its scale, which it halves
 each time.
 """
+_LEAST_WEIGHED = 3
+"""Number of steps with equal weights that chance does not explain."""
 _MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
 """Number of last steps without a gradient, and their share of all steps, that chance does not
 explain.
@@ -132,6 +134,11 @@ class Training:
                 name
                 for name, one in self._fates.items()
                 if one.moved and self._named[name] < 2  # of several it is not known which one
+            ),
+            unmoved=indices(
+                name
+                for name, one in self._fates.items()
+                if one.weighed >= _LEAST_WEIGHED and not one.moved and self._named[name] < 2
             ),
             followed=indices(
                 name for name, one in self._fates.items() if one.moved and one.last_alive < 0

@@ -7,6 +7,7 @@ from functools import cached_property
 from gradscope.analysis.intent import Intent, is_named_fixed
 from gradscope.analysis.model_parts import Part, Subtrees
 from gradscope.analysis.reach import Reach
+from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
 
@@ -83,11 +84,25 @@ class LeftOut:
 
         So is a learner that was adapted to a task: the script assigns its gradients to the model.
         """
+        return self.copied_by(part) is not None and not self.is_unreturned(part)
+
+    def copied_by(self, part: Part) -> OptimizerRecord | None:
+        """Return the optimizer that holds copies of a part and gets its gradients."""
         run = self.context.run
         if run is None or not run.are_gradients_assigned:
-            return False
+            return None
         own = self._shapes(part.parameters)
-        return any(self._shapes(one.parameters) == own for one in self.optimizers.with_parameters)
+        optimizers = self.optimizers.with_parameters
+        return next((one for one in optimizers if self._shapes(one.parameters) == own), None)
+
+    def is_unreturned(self, part: Part) -> bool:
+        """Return whether an optimizer steps copies of a part, and nothing returns their values.
+
+        So are master weights in float32 that nobody copies back to the model.
+        """
+        run = self.context.run
+        is_still = run is not None and part.parameters <= run.unmoved
+        return is_still and self.is_starved and self.copied_by(part) is not None
 
     def _shapes(self, parameters: Iterable[int]) -> list[tuple[int, ...]]:
         records = self.context.recording.parameters

@@ -52,6 +52,9 @@ class ParameterNotInOptimizer(Rule):
         parameters, if nothing ever clears their gradients. Then it is a warning for an encoder
         without such evidence, if the rest of its model is trained.
 
+        A model whose gradients a script assigns to copies, as to master weights in float32, is
+        trained if its weights change. It is an error if they are the same in all captured steps.
+
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with
         `optimizer.add_param_group`. Freeze parameters that should not be trained with
@@ -115,8 +118,12 @@ class ParameterNotInOptimizer(Rule):
         """Yield findings for omitted parameters, by the certainty of a mistake."""
         left_out = LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
+        unreturned: list[Part] = []
         for part in left_out.parts:
             if left_out.is_copy(part):
+                continue
+            if left_out.is_unreturned(part):
+                unreturned.append(part)
                 continue
             context.measured(
                 self.code,
@@ -132,6 +139,26 @@ class ParameterNotInOptimizer(Rule):
             groups.setdefault((severity, late), []).append(part)
         for (severity, late), parts in groups.items():
             yield self._finding(left_out, parts, severity=severity, late=late)
+        if unreturned:
+            yield self._without_return(left_out, unreturned)
+
+    def _without_return(self, left_out: LeftOut, parts: list[Part]) -> Finding:
+        context, optimizer = left_out.context, left_out.copied_by(parts[0])
+        site = None if optimizer is None else optimizer.site
+        parameters = sorted(index for part in parts for index in part.parameters)
+        return self.finding(
+            context,
+            message=(
+                f"{named(parts)} ({counted(len(parameters), 'parameter')}) never changes: "
+                f"{'the optimizer' if optimizer is None else optimizer.class_name} steps copies, "
+                "and nothing copies their values back"
+            ),
+            remedy="after each step, copy the stepped weights into the model under `no_grad`",
+            site=site,
+            parameters=parameters,
+            evidence={"parameters_left_out": len(parameters), "returned": False},
+            count=len(parameters),
+        )
 
     def _severity(self, left_out: LeftOut, part: Part) -> Severity:
         if left_out.intent.was_unfrozen(part.parameters):

@@ -176,3 +176,30 @@ def adapted(*, handed):
 def test_a_copy_that_hands_its_gradients_to_the_model_is_fine(tmp_path, handed):
     told = findings_of(lambda: adapted(handed=handed), tmp_path)
     assert any(one.rule == "GS205" for one in told) is not handed
+
+
+def with_copies(*, returned):
+    """A model whose copies in float32 are stepped with its gradients, and returned or not."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).bfloat16()
+    copies = [p.detach().clone().float().requires_grad_() for p in model.parameters()]
+    optimizer = torch.optim.Adam(copies, lr=1e-2)
+    for _ in range(30):
+        model.zero_grad()
+        model(torch.randn(16, 4, dtype=torch.bfloat16)).float().square().mean().backward()
+        for own, other in zip(model.parameters(), copies, strict=True):
+            other.grad = own.grad.float()
+        optimizer.step()
+        for own, other in zip(model.parameters(), copies, strict=True) if returned else ():
+            own.data.copy_(other)
+
+
+@pytest.mark.parametrize("returned", [True, False])
+def test_copies_are_stepped_and_returned(tmp_path, returned):
+    told = findings_of(lambda: with_copies(returned=returned), tmp_path)
+    found = [one for one in told if one.rule == "GS205"]
+    assert bool(found) is not returned
+    if found:
+        assert found[0].severity == "error"
+        assert found[0].location.source == "optimizer = torch.optim.Adam(copies, lr=1e-2)"
+        assert found[0].message.endswith("nothing copies their values back")
