@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from gradscope.capture.reading import is_plain_float
+from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 from gradscope.target import members
 
-Alike = Literal["storage", "values", "target", "modules"]
+Alike = Literal["storage", "values", "target"]
 
 
 def probe_twins(context: ProbeContext) -> str | None:
@@ -23,6 +24,9 @@ def probe_twins(context: ProbeContext) -> str | None:
     known = {pair[:2] for pair in found}
     found += [(*pair, "values") for pair in _copied(context) if pair not in known]
     found += [(*pair, "target") for pair in _followed_in_memory(context)]
+    for first, second, line in _replaced_embeddings(context):
+        site = context.assembler.site_of(line)
+        context.assembler.note(TwinRecord(first=first, second=second, alike="replaced", site=site))
     copies = list(_copied_modules(context))
     if not found and not copies:
         return None
@@ -64,6 +68,33 @@ def _copied_modules(context: ProbeContext) -> Iterator[tuple[int, int, str]]:
                 continue
             if all(_equal(p, q) for p, q in pairs if p.dim() > 1):
                 yield first, second, name
+
+
+def _replaced_embeddings(context: ProbeContext) -> Iterator[tuple[int, int, Line | None]]:
+    """Yield the weight of an embedding and that of an output layer that keeps the one before it.
+
+    With each pair comes the line that replaced the embedding.
+    """
+    trained = dict(_trained(context))
+    positions = {id(parameter): position for position, parameter in trained.items()}
+    for layer, parameter in trained.items():
+        replaced = context.definitions.replacement(parameter)
+        owner = None if replaced is None else replaced.module()
+        if replaced is None or owner is None or "." not in replaced.name:
+            continue  # who assigns another weight means to untie them
+        path, _, name = replaced.name.rpartition(".")
+        table = _submodule(owner, path)
+        is_tied = isinstance(context.named.modules[_owner(context, layer)], nn.Linear)
+        if isinstance(table, nn.Embedding) and is_tied:
+            position = positions.get(id(getattr(table, name, None)))
+            if position is not None and position != layer:
+                yield position, layer, replaced.line
+
+
+def _submodule(module: nn.Module, path: str) -> object:
+    for name in path.split("."):
+        module = getattr(module, name, None)  # type: ignore[assignment]
+    return module
 
 
 def _parameter_pairs(one: nn.Module, other: nn.Module) -> list[tuple[nn.Parameter, nn.Parameter]]:

@@ -175,10 +175,11 @@ class TwinRecord:
     table: ClassVar[str] = "twin"
     first: int
     second: int
-    alike: Literal["storage", "values", "target", "modules"]
+    alike: Literal["storage", "values", "target", "modules", "replaced"]
     """Whether they share memory, or an embedding and an output layer have equal values; both have a
     gradient. `target`: they share memory, and only the first one has a gradient. `modules`: they
-    are the first of two modules beside each other whose parameters are all equal."""
+    are the first of two modules beside each other whose parameters are all equal. `replaced`: the
+    first is of an embedding that took the place of one to which an output layer is tied."""
     site: int | None
     """Line that made them so, if one was found."""
 

@@ -20,8 +20,9 @@ class TiedWeightsApart(Rule):
 
     What it finds:
         Two `nn.Parameter` objects over the same memory, as `a.weight.data = b.weight.data` leaves
-        them; or an output layer that holds a copy of an embedding's numbers; or two branches of a
-        siamese network, of which one is a copy of the other.
+        them; or an output layer that holds a copy of an embedding's numbers; or one that stays tied
+        to an embedding that another has replaced, as after a change of the vocabulary; or two
+        branches of a siamese network, of which one is a copy of the other.
 
     Why it matters:
         Tied weights are one parameter, whose gradient is the sum over its uses. If they are tied
@@ -32,9 +33,11 @@ class TiedWeightsApart(Rule):
     How it is measured:
         Parameters that require grad and get a gradient, by the address of their elements; and
         weights of `nn.Embedding` and `nn.Linear` that are equal in shape and in every element, and
-        not constant. Other layers that start equal are left alone, as copies of a layer do, except
-        for two modules that are held beside each other, were not loaded, are both trained, and
-        whose outputs are subtracted from each other, as in a distance. There is no threshold.
+        not constant. A layer stays tied if its weight is that of an embedding in whose place the
+        model has another one. Other layers that start equal are left alone, as copies of a layer
+        do, except for two modules that are held beside each other, were not loaded, are both
+        trained, and whose outputs are subtracted from each other, as in a distance. There is no
+        threshold.
 
     How to fix it:
         Give both modules the same object: `head.weight = embedding.weight`.
@@ -65,17 +68,10 @@ class TiedWeightsApart(Rule):
                 yield from self._of_branches(context, twin)
                 continue
             first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
-            shares = twin.alike == "storage"
             position = second.site if twin.site is None else twin.site
             yield self.finding(
                 context,
-                message=(
-                    f"{first.name} and {second.name} share memory but are two parameters: "
-                    "each gets only a part of the gradient"
-                    if shares
-                    else f"{second.name} is a copy of {first.name}: each gets its own gradient, "
-                    "and they drift apart"
-                ),
+                message=_message(twin, first.name, second.name),
                 remedy="tie the parameters: " + _tie(first.name, second.name),
                 site=position,
                 related=[
@@ -123,6 +119,20 @@ class TiedWeightsApart(Rule):
             },
             count=2,
         )
+
+
+def _message(twin: TwinRecord, first: str, second: str) -> str:
+    if twin.alike == "storage":
+        return (
+            f"{first} and {second} share memory but are two parameters: each gets only a part of "
+            "the gradient"
+        )
+    if twin.alike == "replaced":
+        return (
+            f"{second} stays tied to the embedding that this line replaces: {first} is another "
+            "parameter, and each gets its own gradient"
+        )
+    return f"{second} is a copy of {first}: each gets its own gradient, and they drift apart"
 
 
 def _branches(context: RuleContext, twin: TwinRecord) -> tuple[int | None, int | None]:

@@ -7,6 +7,7 @@ from torch import nn
 import gradscope
 from tests.nightly import some_on_push
 from tests.rules.inspecting import only
+from tests.rules.watching import findings_of
 
 
 class Language(nn.Module):
@@ -182,3 +183,43 @@ def test_a_copy_that_no_optimizer_holds_stays_as_a_reference(held, fires):
     batch = (torch.randn(8, 2, 6), torch.rand(8))
     report = gradscope.inspect(model, batch, "mse", optimizer=optimizer)
     assert ("GS213" in [one.rule for one in report.findings]) is fires
+
+
+def replace_embedding(model):
+    model.head.weight = model.embedding.weight
+    model.embedding = nn.Embedding(14, 6)
+
+
+def replace_and_tie(model):
+    replace_embedding(model)
+    model.head.weight = model.embedding.weight
+
+
+def replace_head(model):
+    model.head.weight = model.embedding.weight
+    model.head = nn.Linear(6, 12)
+
+
+def untie(model):
+    model.head.weight = model.embedding.weight
+    model.head.weight = nn.Parameter(torch.randn(12, 6))
+
+
+@pytest.mark.parametrize("change", [replace_embedding, replace_and_tie, replace_head, untie])
+def test_replaced_embedding_leaves_the_head_tied_to_the_one_before(tmp_path, change):
+    def train():
+        model = Language()
+        change(model)
+        tokens = torch.arange(12)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(5):
+            optimizer.zero_grad()
+            logits = model(tokens)[:, :12]
+            nn.functional.cross_entropy(logits, tokens.roll(1)).backward()
+            optimizer.step()
+
+    told = [one for one in findings_of(train, tmp_path) if one.rule == "GS213"]
+    assert len(told) == (change is replace_embedding)
+    if told:
+        assert told[0].severity == "warning"
+        assert told[0].location.source == "model.embedding = nn.Embedding(14, 6)"

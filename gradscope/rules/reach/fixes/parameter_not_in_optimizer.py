@@ -32,7 +32,10 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     source = files.at(finding.location)
     if source is None or finding.location is None or finding.severity == "note":
         return
-    if dict(finding.evidence)["made_after_optimizer"]:
+    evidence = dict(finding.evidence)
+    if "returned" in evidence:
+        return  # where the copies come back is the script's matter
+    if evidence["made_after_optimizer"]:
         lines: list[Site | RelatedLocation] = [finding.location, *finding.related]
         for change in (made_behind, added_behind, restored, made_again):
             yield source.edits(change(source, lines))
