@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from functools import partial
+from math import prod
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.contrasts import Contrast, contrasts
+from gradscope.rules.helpers.loss.contrasts import contrasts
 from gradscope.rules.rule import Lasting, Rule
 
 _NORMS = ("LinalgVectorNorm", "Norm")
@@ -20,8 +21,8 @@ class NormalisedOverBatch(Rule):
     """The embeddings of a contrastive loss are normalised over the batch, not over their features.
 
     What it finds:
-        `normalize(embeddings, dim=0)` before the similarities `images @ texts.T`, where `dim=-1`
-        was meant.
+        `normalize(embeddings, dim=0)` before the similarities `images @ texts.T`, or
+        `cosine_similarity(one, other, dim=0)` of two batches, where `dim=-1` was meant.
 
     Why it matters:
         The vectors have no unit length, so the products are no cosines. They depend on the other
@@ -29,8 +30,9 @@ class NormalisedOverBatch(Rule):
 
     How it is measured:
         The logits of a cross-entropy are a square matrix of products over a batch. A factor is a
-        quotient by norms, of which there is one per feature, and not one per example. There is
-        no threshold.
+        quotient by norms, of which there is one per feature, and not one per example. Or products
+        of such quotients are summed, as in a cosine. Quotients whose mean over the batch was
+        subtracted are left alone, as in a correlation. There is no threshold.
 
     How to fix it:
         Pass `dim=-1`.
@@ -54,14 +56,10 @@ class NormalisedOverBatch(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first loss with such embeddings."""
-        for contrast in contrasts(context):
-            norms = list(_norms_over_batch(context, contrast))
-            if not norms:
-                continue
+        for examples, loss, norms in _losses_with_norms(context):
             norms.sort(key=partial(_line, context))
             others = [one.site for one in norms[1:] if one.site != norms[0].site]
             dims = _dims(norms[0])
-            examples = contrast.record.left.dims[0]
             yield self.finding(
                 context,
                 message=(
@@ -72,11 +70,47 @@ class NormalisedOverBatch(Rule):
                 site=norms[0].site,
                 related=(
                     *(context.related(one, "and here") for one in others),
-                    context.related(contrast.record.site, "the loss"),
+                    context.related(loss, "the loss"),
                 ),
                 evidence={"norms": dims[-1], "examples": examples, "factors": len(norms)},
             )
             return
+
+
+def _losses_with_norms(
+    context: RuleContext,
+) -> Iterator[tuple[int, int | None, list[NodeRecord]]]:
+    """Yield losses whose embeddings are divided by norms over the batch.
+
+    Each comes as the number of examples, its line (a site), and the norms.
+    """
+    for contrast in contrasts(context):
+        examples = contrast.record.left.dims[0]
+        quotients = _quotients(context, contrast.product)
+        norms = [_norm_over_batch(context, q) for q in quotients if _dims(q)[:1] == (examples,)]
+        if found := [norm for norm in norms if norm is not None]:
+            yield examples, contrast.record.site, found
+    for total in context.recording.nodes:
+        product = _product_summed(context, total)
+        factors = [] if product is None else _factors(context, product)
+        norms = [_norm_over_batch(context, one) for one in factors]
+        found = [norm for norm in norms if norm is not None]
+        if product is not None and found and len(found) == len(factors):
+            yield _dims(product)[0], total.site, found
+
+
+def _product_summed(context: RuleContext, total: NodeRecord) -> NodeRecord | None:
+    """Return the matrix of products that a node sums over its rows or columns."""
+    inputs = context.successors.get(total.index, ())
+    if not total.operation.startswith("Sum") or len(inputs) != 1:
+        return None
+    product = context.recording.nodes[inputs[0].node]
+    is_matrix = product.operation.startswith("Mul") and len(_dims(product)) == 2
+    return product if is_matrix and 1 < prod(_dims(total)) < prod(_dims(product)) else None
+
+
+def _factors(context: RuleContext, product: NodeRecord) -> list[NodeRecord]:
+    return [_behind_views(context, ref.node) for ref in context.successors[product.index]]
 
 
 def _line(context: RuleContext, node: NodeRecord) -> int:
@@ -84,17 +118,22 @@ def _line(context: RuleContext, node: NodeRecord) -> int:
     return 0 if site is None else site.line
 
 
-def _norms_over_batch(context: RuleContext, contrast: Contrast) -> Iterator[NodeRecord]:
-    """Yield the norms of shape `[1, features]` or `[features]` that divide the factors."""
-    examples = contrast.record.left.dims[0]
-    for quotient in _quotients(context, contrast.product):
-        divisor = context.successors[quotient.index][1].node
-        norm = _behind_views(context, divisor, _BETWEEN)
-        shape, own = _dims(quotient), _dims(norm)
-        if not norm.operation.startswith(_NORMS) or len(shape) != 2 or shape[0] != examples:
-            continue
-        if own == (1, shape[1]) or (own == shape[1:] and shape[1] != examples):
-            yield norm
+def _norm_over_batch(context: RuleContext, quotient: NodeRecord) -> NodeRecord | None:
+    """Return the norms of the columns of a matrix that divide it.
+
+    None for weights, and where the columns have lost their means, as in a correlation.
+    """
+    inputs = context.successors.get(quotient.index, ())
+    shape = _dims(quotient)
+    if not quotient.operation.startswith("Div") or len(inputs) != 2 or len(shape) != 2:
+        return None
+    divided = _behind_views(context, inputs[0].node)
+    if divided.kind == "parameter" or divided.operation.startswith("Sub"):
+        return None
+    norm = _behind_views(context, inputs[1].node, _BETWEEN)
+    own = _dims(norm)
+    is_of_columns = own == (1, shape[1]) or (own == shape[1:] and shape[1] != shape[0])
+    return norm if norm.operation.startswith(_NORMS) and is_of_columns else None
 
 
 def _quotients(context: RuleContext, product: NodeRecord) -> Iterator[NodeRecord]:

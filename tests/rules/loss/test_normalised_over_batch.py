@@ -59,3 +59,32 @@ def redundancy(images, texts, scale):
 @pytest.mark.parametrize("width", some_on_push([10, PAIRS], 1))
 def test_other_normalisations_are_fine(loss, width):
     assert not told(loss, "GS726", width)
+
+
+def cosines(images, texts, scale, dim=0):
+    return scale * (1 - functional.cosine_similarity(images, texts, dim=dim)).mean()
+
+
+def cosines_of_targets(images, texts, scale):
+    return scale * -(unit(images, dim=0) * unit(texts, dim=0).detach()).sum(1).mean()
+
+
+def cosines_of_rows(images, texts, scale):
+    return cosines(images, texts, scale, dim=-1)
+
+
+def correlations(images, texts, scale):
+    return cosines(images - images.mean(0), texts - texts.mean(0), scale)
+
+
+@pytest.mark.parametrize("loss", [cosines, cosines_of_targets])
+@pytest.mark.parametrize("width", some_on_push([10, PAIRS, 4], 1))
+def test_cosines_of_features_are_a_warning(loss, width):
+    (found,) = told(loss, "GS726", width)
+    assert found.severity == "warning"
+
+
+@pytest.mark.parametrize("loss", [cosines_of_rows, correlations])
+@pytest.mark.parametrize("width", some_on_push([10, PAIRS], 1))
+def test_cosines_of_examples_and_correlations_are_fine(loss, width):
+    assert not told(loss, "GS726", width)
