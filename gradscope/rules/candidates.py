@@ -229,6 +229,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS727": (_OPERATION,),
     "GS728": (_STEP,),
     "GS729": (_OPERATION,),
+    "GS735": (_OPERATION,),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),

@@ -97,6 +97,7 @@ from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
+from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.loss.total_among_examples import TotalAmongExamples
@@ -264,6 +265,7 @@ RULES: tuple[type[Rule], ...] = (
     DivergenceSubtracted,
     UnboundedLoss,
     TotalAmongExamples,
+    ScaleBehindRelu,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
