@@ -11,7 +11,9 @@ def probe_derivatives(context: ProbeContext) -> str | None:
     site_of, seen = context.assembler.site_of, context.capture.derivatives
     for zero in dict.fromkeys(seen.zeros):
         context.assembler.note(
-            ZeroDerivativeRecord(site=site_of(zero.line), elements=zero.elements)
+            ZeroDerivativeRecord(
+                site=site_of(zero.line), elements=zero.elements, has_graph=zero.has_graph
+            )
         )
     for one in dict.fromkeys(seen.partial):
         context.assembler.note(

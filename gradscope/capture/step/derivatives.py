@@ -44,6 +44,7 @@ class ZeroDerivative(NamedTuple):
 
     line: Line | None
     elements: int
+    has_graph: bool
 
 
 class PartialNorm(NamedTuple):
@@ -203,7 +204,9 @@ class DerivativeObserver:
             if not _are_elements(derivative) or not _are_elements(output):
                 return
             if _is_flat(output, derivative):
-                self.zeros.append(ZeroDerivative(line, derivative.numel()))
+                self.zeros.append(
+                    ZeroDerivative(line, derivative.numel(), derivative.requires_grad)
+                )
             shape = tuple(derivative.shape)
             if len(shape) > 2 and derivative.requires_grad and _elements(output) == shape[0]:
                 self._follow(derivative, _Followed(shape, "derivative"))

@@ -263,6 +263,8 @@ class ZeroDerivativeRecord:
     table: ClassVar[str] = "zero_derivative"
     site: int | None
     elements: int
+    has_graph: bool = False
+    """Whether it was computed with `create_graph=True`, so that a loss may train through it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ class ZeroSecondDerivative(Rule):
     How it is measured:
         Every element of the result of an `autograd.grad` is exactly zero, of 16 or more; what it
         was taken of is not all zero, and was itself computed by the derivative of an activation
-        with straight pieces. Smooth activations in the same network make the result nonzero.
+        with straight pieces. Smooth activations in the same network make the result nonzero. It is
+        an error if it was computed with `create_graph=True`, which means it to be trained through.
 
     How to fix it:
         Use a smooth activation: Tanh, SiLU, GELU, Softplus or a sine.
@@ -75,6 +76,7 @@ class ZeroSecondDerivative(Rule):
                 context.related(line, "the derivative")
                 for line in (lines if first is not None else ())
             ),
+            severity="error" if any(one.has_graph for one in found) else None,
             modules=[one.path for one in layers],
             evidence={"elements": sum(one.elements for one in found), "nonzero": 0},
             count=len(lines),

@@ -43,7 +43,7 @@ SMOOTH = [nn.Tanh(), nn.SiLU(), nn.GELU(), nn.ELU(), nn.Softplus(), nn.Sigmoid()
 @pytest.mark.parametrize("one", some_on_push(STRAIGHT, 3), ids=str)
 def test_straight_activations_are_found(findings_of, one):
     (found,) = said(findings_of, network(one, one))
-    assert found.severity == "warning"
+    assert found.severity == "error"
     assert type(one).__name__ in found.message
 
 
@@ -74,3 +74,16 @@ def test_network_that_begins_at_zero_is_fine(findings_of):
 @pytest.mark.parametrize(("count", "found"), [(7, 0), (8, 1)])
 def test_sixteen_elements_are_needed(findings_of, count, found):
     assert len(said(findings_of, network(nn.ReLU()), batch=points(count))) == found
+
+
+def logged(model, batch):
+    """A loss beside which a second derivative is only computed."""
+    x = batch.clone().requires_grad_()
+    values = model(x)
+    torch.autograd.grad(derivative(values, x).sum(), x, retain_graph=True)
+    return values.square().mean()
+
+
+def test_second_derivative_without_a_graph_is_a_warning(findings_of):
+    (found,) = said(findings_of, network(nn.ReLU()), logged)
+    assert found.severity == "warning"
