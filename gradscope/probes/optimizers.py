@@ -85,6 +85,7 @@ class _OptimizerReading:
             groups=groups,
             later=() if made is None else tuple(self._made_after(made.order)),
             stale=tuple(self._stale(optimizer)),
+            given=None if made is None else self._context.assembler.site_of(made.given),
             maximises=any(group.get("maximize") for group in optimizer.param_groups),
         )
 

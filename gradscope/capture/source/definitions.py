@@ -148,6 +148,8 @@ class Construction(NamedTuple):
     line: Line | None
     order: int
     """Position among all recorded definitions, ascending."""
+    given: Line | None = None
+    """Line that called the helper, if the caller and not the helper chose the parameters."""
 
 
 @dataclass(slots=True)
@@ -371,7 +373,9 @@ class _Watch:
         # If a user's class calls this, the line that made the optimizer is further out.
         while frame and frame.f_code.co_name == "__init__" and _is_self(frame, optimizer):
             frame = frame.f_back
-        self.found.optimizers[optimizer] = Construction(self._caller.line(frame), self._next())
+        line, given = self._caller.line(frame), _choosing(frame)
+        made = Construction(line, self._next(), given if given != line else None)
+        self.found.optimizers[optimizer] = made
 
     def _next(self) -> int:
         self._noted += 1
@@ -379,6 +383,23 @@ class _Watch:
 
     def _line(self) -> Line | None:
         return self._caller.line(sys._getframe(2))
+
+
+_LISTS = frozenset({"named_parameters", "parameters"})
+"""Methods by which code chooses parameters of a model."""
+_FARTHEST = 16
+"""Number of frames in which the choice is looked for."""
+
+
+def _choosing(frame: FrameType | None) -> Line | None:
+    """Return the innermost line of the user's whose function lists a model's parameters."""
+    for _ in range(_FARTHEST):
+        if frame is None or any(part in frame.f_code.co_filename for part in INSTALLED):
+            return None  # a library's trainer, or the end
+        if not _LISTS.isdisjoint(frame.f_code.co_names):
+            return Line(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return None
 
 
 def _is_in_forward(frame: FrameType | None) -> bool:

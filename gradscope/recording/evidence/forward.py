@@ -261,6 +261,7 @@ class ZeroDerivativeRecord:
     """A call of `autograd.grad` for a second derivative, which is zero for every element."""
 
     table: ClassVar[str] = "zero_derivative"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"has_graph"})
     site: int | None
     elements: int
     has_graph: bool = False

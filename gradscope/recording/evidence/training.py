@@ -43,7 +43,7 @@ class OptimizerRecord:
     """An optimizer: the target's, or another one constructed while the target was loaded."""
 
     table: ClassVar[str] = "optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"maximises"})
+    later_columns: ClassVar[frozenset[str]] = frozenset({"given", "maximises"})
     index: int
     class_name: str
     family: OptimizerFamily
@@ -59,6 +59,8 @@ class OptimizerRecord:
     stale: tuple[StaleTensor, ...]
     maximises: bool = False
     """Whether a group makes its steps enlarge the loss."""
+    given: int | None = None
+    """Line that chose its parameters, where it passed them to the function that made it."""
 
     @property
     def parameters(self) -> frozenset[int]:

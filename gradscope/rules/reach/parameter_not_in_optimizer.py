@@ -197,13 +197,16 @@ class ParameterNotInOptimizer(Rule):
         made = next((part.site for part in parts if part.site is not None), None)
         called = _caller(context, parts) if late else None
         is_foreign = made is not None and context.recording.sites[made].is_installed
+        chosen = optimizer.site if optimizer.given is None else optimizer.given
         lines = (
             (None if called is not None and is_foreign else made, "made here"),
             (called, "made in a call from here"),
             (optimizer.site, "the optimizer"),
             *_doubles(left_out, parts),
         )
-        site = made if optimizer.site is None or (late and left_out.is_replaced) else optimizer.site
+        if late:
+            chosen = optimizer.site
+        site = made if chosen is None or (late and left_out.is_replaced) else chosen
         return self.finding(
             context,
             message=(

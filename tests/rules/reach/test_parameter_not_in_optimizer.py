@@ -203,3 +203,40 @@ def test_copies_are_stepped_and_returned(tmp_path, returned):
         assert found[0].severity == "error"
         assert found[0].location.source == "optimizer = torch.optim.Adam(copies, lr=1e-2)"
         assert found[0].message.endswith("nothing copies their values back")
+
+
+def made_by_caller(params):
+    params = list(params)
+    decay = [p for p in params if p.dim() > 1]
+    rest = [p for p in params if p.dim() <= 1]
+    return torch.optim.AdamW([{"params": decay}, {"params": rest, "weight_decay": 0.0}])
+
+
+def made_by_helper(model):
+    return torch.optim.AdamW(model[0].parameters())
+
+
+def without_head(make):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    optimizer = make(model[0].parameters() if make is made_by_caller else model)
+    for _ in range(20):
+        optimizer.zero_grad()
+        x = torch.randn(16, 4)
+        nn.functional.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("make", "source"),
+    [
+        (made_by_caller, "optimizer = make(model[0]"),
+        (made_by_helper, "return torch.optim.AdamW(model[0]"),
+    ],
+)
+def test_line_is_where_the_parameters_are_chosen(tmp_path, make, source):
+    (found,) = [
+        one for one in findings_of(lambda: without_head(make), tmp_path) if one.rule == "GS205"
+    ]
+    assert found.severity == "error"
+    assert found.location.source.startswith(source)
