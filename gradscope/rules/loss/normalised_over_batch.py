@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.contrasts import Contrast, contrasts
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _NORMS = ("LinalgVectorNorm", "Norm")
@@ -47,10 +48,7 @@ class NormalisedOverBatch(Rule):
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first loss with such embeddings."""

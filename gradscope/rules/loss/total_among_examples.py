@@ -8,6 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import is_averaged_into_loss
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
 _ADDS = frozenset({"AddBackward0", "SubBackward0"})
@@ -61,10 +62,7 @@ class TotalAmongExamples(Rule):
     name: ClassVar[str] = "total-among-examples"
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes such a total."""

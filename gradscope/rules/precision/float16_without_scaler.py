@@ -19,6 +19,7 @@ from gradscope.rules.helpers.flushed_gradients import (
     share_flushed,
 )
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -72,6 +73,7 @@ class Float16WithoutScaler(Rule):
     fix: ClassVar[FixRule | None] = FixRule(
         safety="unsafe", reveals=("GS109", "GS110"), settles=("GS601", "GS604")
     )
+    needs: ClassVar[Needs] = (probe_ran("half precision"),)
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""
@@ -79,10 +81,6 @@ class Float16WithoutScaler(Rule):
     """Share of elements, 0 to 1. Measured: at 0.28 the accuracy changes by -0.004."""
     error: float = 0.75
     """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("half precision")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
