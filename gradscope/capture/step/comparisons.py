@@ -1,6 +1,5 @@
 """Observes comparisons in the forward: losses, and differences that broadcast both operands."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.naming import shape_of
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.capture.step.token_padding import PaddedTargets
@@ -76,7 +76,7 @@ class Comparison(NamedTuple):
     """Line whose operands broadcast each other, and made an operand of this call of them."""
 
 
-class ComparisonObserver:
+class ComparisonObserver(Observer):
     """Records losses, and differences and products that broadcast both operands."""
 
     names = LOSS_FUNCTIONS | _PASSED_ON | _FLATTENING | {_LOOKUP}
@@ -89,9 +89,7 @@ class ComparisonObserver:
         """By `id` of a tensor: line of the arithmetic whose operands broadcast each other."""
         self._tokens = TokenSequences()
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a loss is computed, both operands grow, or dimensions may be joined."""
         if name in _FLATTENING:
             given = args[0] if args else None
@@ -109,14 +107,7 @@ class ComparisonObserver:
             return False
         return name not in _PASSED_ON or grow_both(left.shape, right.shape)
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record the operands of a call that added to the graph, or a shape before a call."""
         if name in _FLATTENING:
             self._note_flattened(args[0], result)
@@ -159,11 +150,7 @@ class ComparisonObserver:
             )
 
     def _padded(
-        self,
-        target: Tensor,
-        ignored: int | None,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
+        self, target: Tensor, ignored: int | None, args: Args, kwargs: Kwargs
     ) -> PaddedTargets | None:
         if ignored is None:
             return None
@@ -213,9 +200,7 @@ def grow_both(left: torch.Size, right: torch.Size) -> bool:
     return size > left.numel() and size > right.numel()
 
 
-def _operands(
-    args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> tuple[Tensor, Tensor] | None:
+def _operands(args: Args, kwargs: Kwargs) -> tuple[Tensor, Tensor] | None:
     kwargs = kwargs or {}
     left = args[0] if args else kwargs.get("input")
     right = args[1] if len(args) > 1 else kwargs.get("target", kwargs.get("other"))
@@ -224,9 +209,7 @@ def _operands(
     return None
 
 
-def _ignored(
-    name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> int | None:
+def _ignored(name: str, args: Args, kwargs: Kwargs) -> int | None:
     """Return the class that a loss of classes ignores; None for other losses."""
     if name not in _OF_CLASSES:
         return None
@@ -236,9 +219,7 @@ def _ignored(
     return ignored if isinstance(ignored, int) else None
 
 
-def _reduction(
-    name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> str | None:
+def _reduction(name: str, args: Args, kwargs: Kwargs) -> str | None:
     if name not in LOSS_FUNCTIONS:
         return None
     kwargs = kwargs or {}

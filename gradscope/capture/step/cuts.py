@@ -7,7 +7,7 @@ are followed, to know which cuts lead to the loss.
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.source.lines import Caller, Forward, Line, is_users
 from gradscope.capture.step.detached_memory import SHARING, DetachedMemory, is_in_place
 from gradscope.capture.step.graph import Edge, behind, edges, leaf_of, tensors
@@ -163,13 +164,7 @@ class CutTracker:
         """Sums of all numbers read behind the same cuts."""
         self._numpy = NumpyNumbers(_frame_of_call)
 
-    def see(
-        self,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-    ) -> None:
+    def see(self, func: Function, args: Args, kwargs: Kwargs, result: object) -> None:
         """Observe a call that made no node."""
         returned = _returned(result)
         name = _name_of(func)
@@ -199,9 +194,7 @@ class CutTracker:
                 self._follow(tensor, origins)
             self._note_number(result, origins)
 
-    def _has_written(
-        self, name: str, func: Callable[..., object], args: tuple[object, ...]
-    ) -> bool:
+    def _has_written(self, name: str, func: Function, args: Args) -> bool:
         """Observe a tensor that gets the elements of a computed one, and none of its history."""
         if name not in _WRITES:
             return False
@@ -232,10 +225,10 @@ class CutTracker:
 
     def see_nodes(
         self,
-        func: Callable[..., object],
+        func: Function,
         name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
+        args: Args,
+        kwargs: Kwargs,
         result: object,
         numbers: tuple[int, int],
     ) -> None:
@@ -268,13 +261,13 @@ class CutTracker:
             cut = self.cuts[max(origin, ~origin)]
             cut.taken_out, cut.comes_back = True, cut.comes_back or comes_back
 
-    def _see_detached_write(self, args: tuple[object, ...]) -> None:
+    def _see_detached_write(self, args: Args) -> None:
         """Observe a write that puts history on a detached tensor, and numbers into another."""
         sharing, sources = self._shared.sharing(args[0]), edges(args[1:])
         if sharing is not None and sources:
             self._follow(sharing, frozenset({self._note(DETACHED_WRITE, "detach", sources)}))
 
-    def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
+    def _note_sum(self, args: Args, numbers: tuple[int, int]) -> None:
         """Record that a sum uses numbers that were read, or computed from arrays that were."""
         origins = self._numpy.before(args)
         for number in (item for item in args if type(item) is float):
@@ -304,7 +297,7 @@ class CutTracker:
                 found |= origins
         return found
 
-    def _see_indices(self, name: str, args: tuple[object, ...], result: object) -> None:
+    def _see_indices(self, name: str, args: Args, result: object) -> None:
         """Observe a call that returned several tensors, of which some may be indices."""
         with DisableTorchFunction():
             indices = [tensor for tensor in _returned(result) if not tensor.requires_grad]
@@ -375,7 +368,7 @@ class CutTracker:
         self._behind[id(tensor)] = (WeakTensor(tensor), origins)
 
 
-def _name_of(func: Callable[..., object]) -> str:
+def _name_of(func: Function) -> str:
     """Return the name of a function, or of the attribute that it reads."""
     if func is torch.autograd.grad:
         return DERIVATIVE

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import behind
 from gradscope.capture.tensor_references import WeakTensor
@@ -129,7 +130,7 @@ def _flat(args: Iterable[object]) -> Iterator[object]:
             yield one
 
 
-class DerivativeObserver:
+class DerivativeObserver(Observer):
     """Follows the results of `autograd.grad` up to the distance of their norms from a number."""
 
     names = frozenset({"grad", "sqrt", "sum", *_NORMS, *_SQUARES, *_DISTANCES, *_READS})
@@ -140,9 +141,7 @@ class DerivativeObserver:
         self.partial: list[PartialNorm] = []
         self._followed: dict[int, tuple[WeakTensor[Tensor], _Followed]] = {}
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call computes a derivative, or goes on with one."""
         if name == "grad":
             return len(self._followed) < _MOST
@@ -150,14 +149,7 @@ class DerivativeObserver:
             return True
         return bool(self._followed) and any(self._known(one) for one in args[:2])
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Follow a call that has returned."""
         if name == "grad":
             self._see_graph(args, kwargs or {}, result, line)
@@ -179,11 +171,7 @@ class DerivativeObserver:
         return name in _READS or not torch.is_grad_enabled()
 
     def _see_graph(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        result: object,
-        line: Line | None,
+        self, args: Args, kwargs: Mapping[str, object], result: object, line: Line | None
     ) -> None:
         with DisableTorchFunction():
             if self.graphed:
@@ -191,7 +179,7 @@ class DerivativeObserver:
             if kwargs.get("create_graph"):
                 self.graphed.add(_flat((result,)), line)
 
-    def _see_derivative(self, args: tuple[object, ...], result: object, line: Line | None) -> None:
+    def _see_derivative(self, args: Args, result: object, line: Line | None) -> None:
         outputs = args[0] if args else ()
         found = result if isinstance(result, tuple | list) else (result,)
         if not isinstance(outputs, tuple | list) or len(outputs) != 1 or len(found) != 1:
@@ -208,9 +196,7 @@ class DerivativeObserver:
             if len(shape) > 2 and derivative.requires_grad and _elements(output) == shape[0]:
                 self._follow(derivative, _Followed(shape, "derivative"))
 
-    def _go_on(
-        self, name: str, args: tuple[object, ...], result: Tensor, line: Line | None
-    ) -> None:
+    def _go_on(self, name: str, args: Args, result: Tensor, line: Line | None) -> None:
         known = next((known for one in args[:2] if (known := self._known(one))), None)
         if known is None:
             return
@@ -231,7 +217,7 @@ class DerivativeObserver:
         return known[1] if known is not None and known[0]() is tensor else None
 
 
-def _next_step(step: str, name: str, args: tuple[object, ...]) -> str | None:
+def _next_step(step: str, name: str, args: Args) -> str | None:
     """Return what a call makes of a derivative, its square, or their norm."""
     match step, name:
         case "derivative", _ if name in _NORMS:

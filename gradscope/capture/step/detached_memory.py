@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.tensor_references import WeakTensor
 
 SHARING = frozenset({"data", "detach"})
@@ -30,7 +31,7 @@ class DetachedMemory:
         """Whether there is any."""
         return bool(self._shared)
 
-    def note(self, name: str, args: tuple[object, ...], returned: Sequence[Tensor]) -> None:
+    def note(self, name: str, args: Args, returned: Sequence[Tensor]) -> None:
         """Note a detached tensor, or a view of one, by the tensor whose memory it shares."""
         if not (self._shared or name in SHARING) or not (args and returned):
             return

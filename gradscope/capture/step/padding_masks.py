@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
 from gradscope.capture.tensor_references import WeakTensor
@@ -61,7 +62,7 @@ class InvertedMask(NamedTuple):
     """Token of the padding."""
 
 
-class PaddingMaskObserver:
+class PaddingMaskObserver(Observer):
     """Compares masks of attention with the tokens that embeddings have looked up."""
 
     names = _COMPARING | _HANDING_ON | _HIDING_CALLS | {_LOOKUP}
@@ -73,9 +74,7 @@ class PaddingMaskObserver:
         """By `id` of a mask: the line that decided what True means."""
         self._judged = 0
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether tokens are looked up, or a mask is made or used."""
         first = _first(args)
         if name == _LOOKUP:
@@ -87,14 +86,7 @@ class PaddingMaskObserver:
         is_mask = first.dtype == torch.bool
         return is_mask or (name in _COMPARING and not first.is_floating_point())
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Keep tokens and the lines of masks, and judge a mask that is used."""
         given = kwargs or {}
         with DisableTorchFunction(), torch.no_grad():
@@ -139,7 +131,7 @@ class PaddingMaskObserver:
                     return
 
 
-def _first(args: tuple[object, ...]) -> Tensor | None:
+def _first(args: Args) -> Tensor | None:
     given = args[0] if args else None
     if isinstance(given, list | tuple):
         given = given[-1] if given else None
@@ -147,7 +139,7 @@ def _first(args: tuple[object, ...]) -> Tensor | None:
 
 
 def _visible(
-    name: str, args: tuple[object, ...], given: Mapping[str, object]
+    name: str, args: Args, given: Mapping[str, object]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return a mask as it was given, and where it lets attention see."""
     if name == _ATTENTION:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.tensor_references import WeakTensor
@@ -50,7 +51,7 @@ class UnitRatio(NamedTuple):
     factors: frozenset[float]
 
 
-class UnvaryingObserver:
+class UnvaryingObserver(Observer):
     """Follows quotients of whole numbers to floats, and exponentials of differences to products."""
 
     names = frozenset({*_DIVISIONS, *_VIEWS, *_FLOATING, *_CLIPS, "exp"})
@@ -71,9 +72,7 @@ class UnvaryingObserver:
         """By `id` of a result: its line, and the quotient; None for a ratio."""
         self._calls = 0
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call may make such a result, or uses one."""
         given = args[0] if args else None
         if self._calls >= _MOST or not isinstance(given, Tensor):
@@ -87,14 +86,7 @@ class UnvaryingObserver:
             return name not in ("div", "divide") or bool((kwargs or {}).get("rounding_mode"))
         return bool(self._pending) and any(map(self._is_pending, args[:2]))
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Follow a call that has returned."""
         if not isinstance(result, Tensor) or line is None:
             return
@@ -128,7 +120,7 @@ class UnvaryingObserver:
             self.varying.add(line)
 
     def _see_quotient(
-        self, args: tuple[object, ...], given: Mapping[str, object], result: Tensor, line: Line
+        self, args: Args, given: Mapping[str, object], result: Tensor, line: Line
     ) -> None:
         dividend = args[0]
         divisor = args[1] if len(args) > 1 else given.get("other")
@@ -149,7 +141,7 @@ class UnvaryingObserver:
         if len(set(values)) > 1:
             self._pending[id(result)] = WeakTensor(result), line, found
 
-    def _see_use(self, name: str, args: tuple[object, ...], result: Tensor) -> None:
+    def _see_use(self, name: str, args: Args, result: Tensor) -> None:
         used = next(one for one in args[:2] if self._is_pending(one))
         _, line, quotient = self._pending[id(used)]
         if quotient is None:
