@@ -12,7 +12,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.capture.step.token_padding import PaddedTargets
 from gradscope.capture.step.token_shift import TokenSequences
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.records import Shape
 
 LOSS_FUNCTIONS = frozenset(
@@ -83,10 +83,10 @@ class ComparisonObserver(Observer):
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
-        self._flattened: dict[int, tuple[WeakTensor[Tensor], Shape]] = {}
-        """By `id` of a tensor: its shape before its dimensions were joined."""
-        self._grown: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
-        """By `id` of a tensor: line of the arithmetic whose operands broadcast each other."""
+        self._flattened = TensorNotes[Shape]()
+        """Shape of a tensor before its dimensions were joined."""
+        self._grown = TensorNotes[Line]()
+        """Line of the arithmetic that made a tensor of operands which broadcast each other."""
         self._tokens = TokenSequences()
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -140,8 +140,8 @@ class ComparisonObserver(Observer):
                     left_edge=_edge(left),
                     right_edge=_edge(right),
                     result=outcome,
-                    left_from=self._flattened_from(left),
-                    right_from=self._flattened_from(right),
+                    left_from=self._flattened.of(left),
+                    right_from=self._flattened.of(right),
                     reduction=_reduction(name, args, kwargs),
                     ahead=self._tokens.ahead(right, ignored) if ignored is not None else None,
                     padded=self._padded(right, ignored, args, kwargs),
@@ -163,21 +163,16 @@ class ComparisonObserver(Observer):
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
             return
         if result.ndim < given.ndim:
-            self._flattened[id(result)] = WeakTensor(result), _shape(given)
-
-    def _flattened_from(self, tensor: Tensor) -> Shape | None:
-        known = self._flattened.get(id(tensor))
-        return known[1] if known is not None and known[0]() is tensor else None
+            self._flattened.keep(result, _shape(given))
 
     def _note_grown(self, result: Tensor, line: Line | None) -> None:
         if line is not None and len(self._grown) < MOST_COMPARISONS:
-            self._grown[id(result)] = WeakTensor(result), line
+            self._grown.keep(result, line)
 
     def _grown_at(self, operands: tuple[object, ...]) -> Line | None:
         for one in operands:
-            known = self._grown.get(id(one))
-            if known is not None and known[0]() is one:
-                return known[1]
+            if (known := self._grown.of(one)) is not None:
+                return known
         return None
 
     def close(self) -> None:

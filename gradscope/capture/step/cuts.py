@@ -20,7 +20,7 @@ from gradscope.capture.source.lines import Caller, Forward, Line, is_users
 from gradscope.capture.step.detached_memory import SHARING, DetachedMemory, is_in_place
 from gradscope.capture.step.graph import Edge, behind, edges, leaf_of, tensors
 from gradscope.capture.step.numpy_numbers import ARRAYS, NumpyNumbers
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.cut_record import CutKind
 
 _READS = frozenset(
@@ -97,6 +97,8 @@ _LAYERS = frozenset({"baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "
 
 _MOST_NUMBERS = 64
 
+_NO_CUTS = frozenset[int]()
+
 MOST_SOURCES = 64
 """Maximum number of intermediate tensors recorded per cut; all leaves are recorded."""
 
@@ -155,8 +157,8 @@ class CutTracker:
         self.checkpoint: Line | None = None
         """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
-        self._behind: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
-        """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
+        self._behind = TensorNotes[frozenset[int]]()
+        """The cuts before a tensor, and the complement of those before a layer."""
         self._shared = DetachedMemory()
         self._numbers: dict[float, frozenset[int]] = {}
         """The last numbers read behind cuts, and their sums."""
@@ -353,19 +355,14 @@ class CutTracker:
 
     def _origins(self, given: object) -> frozenset[int]:
         if not self._behind:
-            return frozenset()
-        origins: frozenset[int] = frozenset()
+            return _NO_CUTS
+        origins = _NO_CUTS
         for tensor in tensors(given):
-            known = self._behind.get(id(tensor))
-            if known is not None and known[0]() is tensor:
-                origins |= known[1]
+            origins |= self._behind.of(tensor) or _NO_CUTS
         return origins
 
     def _follow(self, tensor: Tensor, origins: frozenset[int]) -> None:
-        known = self._behind.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            origins |= known[1]
-        self._behind[id(tensor)] = (WeakTensor(tensor), origins)
+        self._behind.keep(tensor, origins | (self._behind.of(tensor) or _NO_CUTS))
 
 
 def _name_of(func: Function) -> str:

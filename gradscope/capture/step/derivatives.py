@@ -11,7 +11,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import behind
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _STRAIGHT = frozenset(
     {
@@ -78,7 +78,7 @@ class GraphedDerivatives:
         self.nodes: dict[Line, set[int]] = {}
         """By line of a call that is not used so far: sequence numbers of the results' nodes."""
         self.used: set[Line] = set()
-        self._results: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
+        self._results = TensorNotes[Line]()
 
     def __bool__(self) -> bool:
         return bool(self._results)
@@ -91,7 +91,7 @@ class GraphedDerivatives:
         for one in results:
             if isinstance(one, Tensor) and one.grad_fn is not None:
                 self.nodes.setdefault(line, set()).add(one.grad_fn._sequence_nr())
-                self._results[id(one)] = WeakTensor(one), line
+                self._results.keep(one, line)
 
     def differentiate(self, outputs: Iterable[object]) -> None:
         """Note that a derivative of outputs is taken."""
@@ -105,8 +105,7 @@ class GraphedDerivatives:
 
     def line_of(self, one: object) -> Line | None:
         """Return the line that computed a derivative, None for any other object."""
-        known = self._results.get(id(one))
-        return known[1] if known is not None and known[0]() is one else None
+        return self._results.of(one)
 
     def knows(self, args: Iterable[object]) -> bool:
         """Return whether a derivative is among arguments, or in a list of them."""
@@ -139,7 +138,7 @@ class DerivativeObserver(Observer):
         self.graphed = GraphedDerivatives()
         self.zeros: list[ZeroDerivative] = []
         self.partial: list[PartialNorm] = []
-        self._followed: dict[int, tuple[WeakTensor[Tensor], _Followed]] = {}
+        self._followed = TensorNotes[_Followed]()
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call computes a derivative, or goes on with one."""
@@ -147,7 +146,7 @@ class DerivativeObserver(Observer):
             return len(self._followed) < _MOST
         if self.graphed and self._reads(name) and self.graphed.knows(args):
             return True
-        return bool(self._followed) and any(self._known(one) for one in args[:2])
+        return bool(self._followed) and any(self._followed.of(one) for one in args[:2])
 
     def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Follow a call that has returned."""
@@ -194,10 +193,10 @@ class DerivativeObserver(Observer):
                 self.zeros.append(ZeroDerivative(line, derivative.numel()))
             shape = tuple(derivative.shape)
             if len(shape) > 2 and derivative.requires_grad and _elements(output) == shape[0]:
-                self._follow(derivative, _Followed(shape, "derivative"))
+                self._followed.keep(derivative, _Followed(shape, "derivative"))
 
     def _go_on(self, name: str, args: Args, result: Tensor, line: Line | None) -> None:
-        known = next((known for one in args[:2] if (known := self._known(one))), None)
+        known = next((known for one in args[:2] if (known := self._followed.of(one))), None)
         if known is None:
             return
         step = _next_step(known.step, name, args)
@@ -207,14 +206,7 @@ class DerivativeObserver(Observer):
             if is_part and any(isinstance(one, int | float) and one for one in args[:2]):
                 self.partial.append(PartialNorm(line, norms, shape[0], shape))
         elif step is not None:
-            self._follow(result, _Followed(known.shape, step))
-
-    def _follow(self, tensor: Tensor, known: _Followed) -> None:
-        self._followed[id(tensor)] = WeakTensor(tensor), known
-
-    def _known(self, tensor: object) -> _Followed | None:
-        known = self._followed.get(id(tensor))
-        return known[1] if known is not None and known[0]() is tensor else None
+            self._followed.keep(result, _Followed(known.shape, step))
 
 
 def _next_step(step: str, name: str, args: Args) -> str | None:

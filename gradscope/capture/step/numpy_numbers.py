@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.step.graph import tensors
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 ARRAYS = frozenset({"__array__", "numpy"})
 """Calls that return an array of numpy."""
@@ -31,8 +31,8 @@ class NumpyNumbers:
         self._frame_of_call = frame_of_call
         self._read: dict[tuple[int, CodeType], frozenset[int]] = {}
         """By frame: what is before the arrays that it read."""
-        self._made: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
-        """By `id` of a tensor: what is before the number that it was made of."""
+        self._made = TensorNotes[frozenset[int]]()
+        """What is before the number that a tensor was made of."""
 
     def read(self, name: str, origins: frozenset[int]) -> None:
         """Note what is before an array that a frame reads."""
@@ -50,7 +50,7 @@ class NumpyNumbers:
             origins |= self._of_numbers(given)
         for tensor in returned if origins else ():
             if tensor.numel() == 1:
-                self._made[id(tensor)] = (WeakTensor(tensor), origins)
+                self._made.keep(tensor, origins)
 
     def before(self, given: object) -> frozenset[int]:
         """Return what is before the numbers among some arguments."""
@@ -74,9 +74,7 @@ class NumpyNumbers:
     def _of_tensors(self, given: object) -> frozenset[int]:
         found: frozenset[int] = frozenset()
         for tensor in tensors(given) if self._made else ():
-            known = self._made.get(id(tensor))
-            if known is not None and known[0]() is tensor:
-                found |= known[1]
+            found |= self._made.of(tensor) or frozenset()
         return found
 
 

@@ -10,7 +10,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _LOOKUP = "embedding"
 _ATTENTION = "scaled_dot_product_attention"
@@ -70,7 +70,7 @@ class PaddingMaskObserver(Observer):
     def __init__(self) -> None:
         self.inverted: list[InvertedMask] = []
         self._tokens: list[Tensor] = []
-        self._lines: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
+        self._lines = TensorNotes[Line]()
         """By `id` of a mask: the line that decided what True means."""
         self._judged = 0
 
@@ -108,13 +108,9 @@ class PaddingMaskObserver(Observer):
         self._lines.clear()
 
     def _keep(self, name: str, given: Tensor | None, result: Tensor, line: Line | None) -> None:
-        made = line if name in _COMPARING or given is None else self._line_of(given)
+        made = line if name in _COMPARING or given is None else self._lines.of(given)
         if made is not None:
-            self._lines[id(result)] = WeakTensor(result), made
-
-    def _line_of(self, mask: Tensor) -> Line | None:
-        known = self._lines.get(id(mask))
-        return known[1] if known is not None and known[0]() is mask else None
+            self._lines.keep(result, made)
 
     def _judge(self, mask: Tensor, visible: Tensor, line: Line | None) -> None:
         self._judged += 1
@@ -126,7 +122,7 @@ class PaddingMaskObserver(Observer):
             for ordered in (tokens, tokens.T):
                 found = _inverted(keys, ordered)
                 if found is not None:
-                    made = self._line_of(mask) or line
+                    made = self._lines.of(mask) or line
                     self.inverted.append(InvertedMask(made, line, *found))
                     return
 

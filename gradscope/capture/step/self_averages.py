@@ -10,7 +10,7 @@ from torch import Tensor
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.writes import has_versions
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _ROUNDING = 1e-6
 """Relative deviation of two weights from a sum of 1."""
@@ -72,7 +72,7 @@ class SelfAverageObserver(Observer):
     names = frozenset({*_SIGNS, *_SCALES, *_LISTS, "copy_", "lerp", "lerp_"})
 
     def __init__(self) -> None:
-        self._sums: dict[int, tuple[WeakTensor[Tensor], _Sum]] = {}
+        self._sums = TensorNotes[_Sum]()
         """By `id` of a tensor."""
         self._scaled: dict[Memory, float] = {}
         """Number that the last write multiplied some memory with."""
@@ -107,7 +107,7 @@ class SelfAverageObserver(Observer):
         elif isinstance(result, Tensor):
             made = self._computed(name, args, given)
             if made is not None:
-                self._sums[id(result)] = WeakTensor(result), made
+                self._sums.keep(result, made)
                 self._note_computed(line, made)
 
     def of(self, parameters: Iterable[Tensor]) -> Iterator[SelfAverage]:
@@ -225,9 +225,8 @@ class SelfAverageObserver(Observer):
     def _sum(self, tensor: object) -> _Sum | None:
         if not isinstance(tensor, Tensor):
             return None
-        known = self._sums.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
+        if (known := self._sums.of(tensor)) is not None:
+            return known
         memory = _memory_of(tensor)
         return None if memory is None else _Sum({memory: 1.0}, 1)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _MARGIN_LOSSES = {
     "cosine_embedding_loss": 2,
@@ -57,7 +57,7 @@ class PairLabelObserver(Observer):
     def __init__(self) -> None:
         self.own: list[OwnSimilarities] = []
         self.zeros: list[ZeroLabels] = []
-        self._products: dict[int, tuple[WeakTensor[Tensor], int, int]] = {}
+        self._products = TensorNotes[tuple[int, int]]()
         """By `id` of a product with labels, or of a number less it: number of labels, and zeros."""
         self._less: set[int] = set()
         """`id`s of the latter."""
@@ -69,7 +69,7 @@ class PairLabelObserver(Observer):
         if not torch.is_grad_enabled() or len(self.own) + len(self.zeros) >= _MOST:
             return False
         if name in _HINGES:
-            return any(map(self._is_known, args[:2]))
+            return any(map(self._products.of, args[:2]))
         return name != "mul" or (len(args) == 2 and all(isinstance(one, Tensor) for one in args))
 
     def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
@@ -93,10 +93,11 @@ class PairLabelObserver(Observer):
         if name == "mul":
             self._see_product(args, result)
             return
-        used = next(one for one in args[:2] if self._is_known(one))
-        counted = self._products[id(used)][1:]
+        used, counted = next(
+            (one, known) for one in args[:2] if (known := self._products.of(one)) is not None
+        )
         if name not in _FLOORS and _is_less(name, args):
-            self._products[id(result)] = WeakTensor(result), *counted
+            self._products.keep(result, counted)
             self._less.add(id(result))
         elif name in _FLOORS and id(used) in self._less and _is_at_zero(name, args, given):
             self.zeros.append(ZeroLabels(line, "hinge", *counted))
@@ -138,12 +139,8 @@ class PairLabelObserver(Observer):
             if scores.requires_grad and not labels.requires_grad and labels.shape == scores.shape:
                 counted = _zeros(labels)
                 if counted is not None:
-                    self._products[id(result)] = WeakTensor(result), *counted
+                    self._products.keep(result, counted)
                     self._less.discard(id(result))
-
-    def _is_known(self, tensor: object) -> bool:
-        known = self._products.get(id(tensor))
-        return known is not None and known[0]() is tensor
 
 
 def _argument(args: Args, given: Mapping[str, object], position: int, name: str) -> object:
