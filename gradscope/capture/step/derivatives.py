@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
 from typing import NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
-from gradscope.capture.source.lines import Line, created
+from gradscope.capture.source.lines import Line, created, is_users
 from gradscope.capture.step.graph import behind
 from gradscope.capture.tensor_references import TensorNotes
 
@@ -245,3 +246,25 @@ def _elements(output: Tensor) -> int:
     if output.numel() == 1 and type(output.grad_fn).__name__ in ("MeanBackward0", "SumBackward0"):
         return math.prod(getattr(output.grad_fn, "_saved_self_sym_sizes", (1,)))
     return output.numel()
+
+
+_SWITCHES = {"first_order": False, "fomaml": False, "second_order": True, "create_graph": True}
+"""Names of switches of meta-learning, and their value that asks for second-order gradients."""
+
+
+def asks_for_second_order(frame: FrameType | None) -> bool | None:
+    """Return what a switch among the variables of a function, or of its object, asks for.
+
+    None if it has no such switch.
+    """
+    while frame is not None and not is_users(frame.f_code):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    variables = frame.f_locals
+    attributes = getattr(variables.get("self"), "__dict__", {})
+    for name, wanted in _SWITCHES.items():
+        value = variables.get(name, attributes.get(name))
+        if isinstance(value, bool):
+            return value is wanted
+    return None

@@ -1,11 +1,13 @@
-"""Follows numbers that a function computes with numpy from tensors of the graph."""
+"""Follows numbers that were read behind cuts, as Python's own and as those of numpy."""
 
+import math
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.tensor_references import TensorNotes
 
@@ -14,6 +16,47 @@ ARRAYS = frozenset({"__array__", "numpy"})
 
 _FACTORIES = frozenset({"as_tensor", "tensor"})
 """Calls that make a tensor of a number."""
+
+
+_MOST_NUMBERS = 64
+
+
+class PlainNumbers:
+    """The last plain numbers that were read, and their sums, by their values."""
+
+    def __init__(self) -> None:
+        self._origins: dict[float, frozenset[int]] = {}
+        """What is before a number, or before all numbers of a sum."""
+        self._totals: dict[frozenset[int], float] = {}
+        """Sums of all numbers with the same before them."""
+
+    def note(self, number: object, origins: frozenset[int]) -> None:
+        """Note a number that was read, unless it is a round one, as others are too."""
+        if type(number) is not float:
+            return
+        total = self._totals[origins] = self._totals.get(origins, 0.0) + number
+        for one in {number, total}:
+            if math.isfinite(one) and one != float(f"{one:.7e}"):
+                self._origins.pop(one, None)
+                self._origins[one] = origins
+        while len(self._origins) > _MOST_NUMBERS:
+            del self._origins[next(iter(self._origins))]
+
+    def before(self, given: Args) -> frozenset[int]:
+        """Return what is before the numbers among some arguments, also before a plain weight."""
+        found = frozenset[int]()
+        for number in (item for item in given if type(item) is float):
+            for known, origins in self._origins.items():
+                weight = number / known
+                # A weight as 0.1 has few digits; the ratio of unrelated numbers has many.
+                if weight and math.isclose(weight, float(f"{weight:.2e}"), rel_tol=1e-12):
+                    found |= origins
+        return found
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        self._origins.clear()
+        self._totals.clear()
 
 
 class NumpyNumbers:
