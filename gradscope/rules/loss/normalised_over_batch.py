@@ -58,7 +58,7 @@ class NormalisedOverBatch(Rule):
                 continue
             norms.sort(key=partial(_line, context))
             others = [one.site for one in norms[1:] if one.site != norms[0].site]
-            dims = _dims(norms[0])
+            dims = norms[0].dims() or ()
             examples = contrast.record.left.dims[0]
             yield self.finding(
                 context,
@@ -88,7 +88,7 @@ def _norms_over_batch(context: RuleContext, contrast: Contrast) -> Iterator[Node
     for quotient in _quotients(context, contrast.product):
         divisor = context.successors[quotient.index][1].node
         norm = _behind_views(context, divisor, _BETWEEN)
-        shape, own = _dims(quotient), _dims(norm)
+        shape, own = quotient.dims() or (), norm.dims() or ()
         if not norm.operation.startswith(_NORMS) or len(shape) != 2 or shape[0] != examples:
             continue
         if own == (1, shape[1]) or (own == shape[1:] and shape[1] != examples):
@@ -117,8 +117,3 @@ def _behind_views(
             break
         node = context.recording.nodes[inputs[0].node]
     return node
-
-
-def _dims(node: NodeRecord) -> tuple[int, ...]:
-    shape = node.outputs[0] if node.outputs else None
-    return () if shape is None else shape.dims

@@ -233,7 +233,7 @@ def _pairs(context: RuleContext) -> Iterator[_Pair]:
     for node, dimension in dimensions.items():
         second = context.recording.nodes[node]
         first = _first_by_hand(context, second)
-        dims = second.outputs[0].dims if second.outputs[0] else ()
+        dims = second.dims() or ()
         if (
             first is not None
             and first.index not in known

@@ -146,4 +146,5 @@ def _is_compared_whole(context: RuleContext, result: int) -> bool:
 
 
 def _is_number(node: NodeRecord) -> bool:
-    return math.prod(node.outputs[0].dims) == 1 if node.outputs and node.outputs[0] else False
+    dims = node.dims()
+    return dims is not None and math.prod(dims) == 1
