@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
-from gradscope.capture.source.lines import Line
+if TYPE_CHECKING:  # torch is not imported before the script imports it
+    from gradscope.capture.source.lines import Line
 
 Function = Callable[..., object]
 Args = tuple[object, ...]
@@ -21,7 +23,9 @@ class Observer:
         """Return whether the line of a call should be looked up; always where calls are rare."""
         return True
 
-    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
+    def see(
+        self, name: str, args: Args, kwargs: Kwargs, result: object, line: "Line | None"
+    ) -> None:
         """Record a call that has just returned. Nothing recorded may outlive the capture."""
         raise NotImplementedError
 
