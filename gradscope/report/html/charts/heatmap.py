@@ -11,6 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.report.html.charts.axes import Panel, stacked, step_axis
+from gradscope.report.html.charts.cells import Trace, colour_scale, row_axis, state_trace, switch
 from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.charts.heat import (
     ROWS,
@@ -33,8 +34,6 @@ from gradscope.report.html.charts.step_marks import (
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.page import Chart
 
-Trace = Mapping[str, Json]
-
 _NAMES: Mapping[Quantity, str] = {
     "gradient": "gradient norm",
     "update": "update / weight",
@@ -45,9 +44,7 @@ _LOW, _HIGH, _ROW = 220, 760, 15
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
-_SCALE: Json = [
-    [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
-]
+_SCALE = colour_scale(SEQUENTIAL)
 _MARKED = 40
 """Number of rows up to which a finding is marked on each."""
 
@@ -101,10 +98,11 @@ def heatmap(report: Report) -> Chart | None:
                 *({**trace, "visible": at == 0} for trace, at in zip(shown, owners, strict=True)),
                 *marks_on_rows(rows, labels, report),
             ],
-            axis=_row_axis(labels),
+            axis=row_axis(labels),
         ),
     ]
     data, layout = stacked(panels, "step")
+    names = [_NAMES[heat.quantity] for heat in found]
     return Chart(
         name="heatmap",
         kind="plot",
@@ -112,26 +110,11 @@ def heatmap(report: Report) -> Chart | None:
         caption=" ".join(_caption(report, rows, found, prefix)),
         content={
             "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
-            "switches": [_switch(found, owners, before=len(panels) - 1)],
+            "switches": [switch(names, owners, before=len(panels) - 1)],
             "finer": finer_levels(finest, found),
         },
         height=height + _AROUND,
     )
-
-
-def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Trace:
-    """Return buttons that show one quantity; the traces before these are always shown."""
-    always: list[Json] = [None] * before
-    return {
-        "label": "colour",
-        "choices": [
-            {
-                "label": _NAMES[heat.quantity],
-                "data": [*always, *({"visible": at == position} for at in owners)],
-            }
-            for position, heat in enumerate(found)
-        ],
-    }
 
 
 def _layout(heat: Heat, axis: Json) -> Trace:
@@ -141,18 +124,6 @@ def _layout(heat: Heat, axis: Json) -> Trace:
         "plot_bgcolor": "@panel",
         "xaxis": {**given, **ends, "showgrid": False, "zeroline": False},
         "showlegend": True,
-    }
-
-
-def _row_axis(labels: Sequence[str]) -> Trace:
-    return {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": list(labels),
-        "range": [len(labels) - 0.5, -0.5],
-        "showgrid": False,
-        "ticks": "",
-        "tickfont": {"size": 11},
     }
 
 
@@ -178,22 +149,12 @@ def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
     name = f"{_NAMES[heat.quantity]} {state.name}"
     if state is _NO_GRADIENT:
         name = state.name
-    return {
-        **base,
-        "name": name,
-        "z": [
-            numbers(
-                1 if column in line and state.holds(line[column]) else None
-                for column in range(len(heat.columns))
-            )
-            for line in heat.cells
-        ],
-        "meta": {**meta, "under": True, "state": state.index},
-        "colorscale": [[0, state.color], [1, state.color]],
-        "showscale": False,
-        "showlegend": True,
-        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name}<extra></extra>",
-    }
+    cells = (
+        [column in line and state.holds(line[column]) for column in range(len(heat.columns))]
+        for line in heat.cells
+    )
+    found = state_trace(base, name, cells, state.color, meta, f"%{{text}}<br>{name}")
+    return {**found, "meta": {**meta, "under": True, "state": state.index}}
 
 
 def _base(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Trace:

@@ -10,6 +10,14 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import aligned, counted
 from gradscope.report.html.charts.axes import step_axis
+from gradscope.report.html.charts.cells import (
+    Trace,
+    colour_scale,
+    finite,
+    row_axis,
+    state_trace,
+    switch,
+)
 from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.columns import Json, numbers, single_numbers
 from gradscope.report.html.page import Chart
@@ -20,9 +28,7 @@ _WIDTH = 500
 """Number of columns up to which each step has one of its own."""
 _LOW, _HIGH, _ROW, _AROUND = 140, 760, 26, 120
 """Heights in pixels: minimum and maximum of all rows, of one row, and of the margins."""
-_SCALE: Json = [
-    [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
-]
+_SCALE = colour_scale(SEQUENTIAL)
 _CELLS = 128_000
 """Number of cells up to which steps have columns of their own."""
 _GAPS = 40
@@ -60,18 +66,7 @@ def rank_map(report: Report) -> Chart | None:
                 ],
                 "layout": _layout(labels, columns),
             },
-            "switches": [
-                {
-                    "label": "colour",
-                    "choices": [
-                        {
-                            "label": str(group[0]["name"]),
-                            "data": [{"visible": owner == position} for owner in owners],
-                        }
-                        for position, group in enumerate(groups)
-                    ],
-                }
-            ],
+            "switches": [switch([str(group[0]["name"]) for group in groups], owners)],
         },
         height=height + _AROUND,
     )
@@ -94,7 +89,7 @@ def _traces(
         "ygap": 1 if len(labels) <= _GAPS else 0,
     }
     broken = [[not (cell is None or math.isfinite(cell)) for cell in row] for row in cells]
-    drawn = logarithm if is_logarithm else _finite
+    drawn = logarithm if is_logarithm else finite
     shown = f"%{{{'customdata' if is_logarithm else 'z'}:figure}}"
     ends = colour_axis(known, name) if is_logarithm else _linear_axis(known, name)
     yield {
@@ -107,16 +102,9 @@ def _traces(
         **ends,
     }
     if any(map(any, broken)):
-        yield {
-            **base,
-            "name": f"{name} NaN, inf",
-            "z": [numbers(1 if one else None for one in row) for row in broken],
-            "meta": {"under": True, "columns": _names(columns)},
-            "colorscale": [[0, "@broken"], [1, "@broken"]],
-            "showscale": False,
-            "showlegend": True,
-            "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} NaN or infinite<extra></extra>",
-        }
+        hover = f"%{{text}}<br>{name} NaN or infinite"
+        meta: Trace = {"columns": _names(columns)}
+        yield state_trace(base, f"{name} NaN, inf", broken, "@broken", meta, hover)
 
 
 def _names(columns: Columns) -> Sequence[str]:
@@ -127,10 +115,6 @@ def _names(columns: Columns) -> Sequence[str]:
         f"step {first:,}" if end <= first else f"steps {first:,} to {end:,}"
         for first, end in zip(firsts, ends, strict=True)
     ]
-
-
-def _finite(cell: float | None) -> float | None:
-    return cell if cell is not None and math.isfinite(cell) else None
 
 
 def _linear_axis(cells: Sequence[float], name: str) -> Mapping[str, Json]:
@@ -154,15 +138,7 @@ def _layout(labels: Sequence[str], columns: Columns) -> Mapping[str, Json]:
         "meta": {"stepAxes": ["x"]},
         "showlegend": True,
         "xaxis": {"title": {"text": "step"}, "showgrid": False, "zeroline": False, **ends},
-        "yaxis": {
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": list(labels),
-            "range": [len(labels) - 0.5, -0.5],
-            "showgrid": False,
-            "ticks": "",
-            "tickfont": {"size": 11},
-        },
+        "yaxis": row_axis(labels),
     }
 
 
