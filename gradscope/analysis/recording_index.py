@@ -17,6 +17,7 @@ from gradscope.recording.evidence.training import LibraryCall
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.records import (
+    CapturedStep,
     NodeRecord,
     ParameterStat,
     Recording,
@@ -100,6 +101,14 @@ def last_run_step(recording: Recording) -> StepView:
         parameter_stats={parameter: stats[row] for parameter, row in last.items()},
         nodes=view.nodes if view.step and view.step.graph is not None else (),
     )
+
+
+def captured_lines(recording: Recording) -> Iterator[tuple[CapturedStep, int | None]]:
+    """Yield the captured steps of a run, with the line (a site) of their backward."""
+    if recording.captured_steps:
+        sites = {(event.step, event.order): event.site for event in recording.events}
+        for captured in recording.captured_steps:
+            yield captured, sites.get((captured.step, captured.order))
 
 
 def ended_by(recording: Recording) -> AutogradErrorRecord | None:

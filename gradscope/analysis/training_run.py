@@ -10,7 +10,7 @@ from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.losses.step_losses import StepLosses, step_losses
 from gradscope.analysis.norms import total_norm
-from gradscope.analysis.recording_index import users_sites
+from gradscope.analysis.recording_index import captured_lines, users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import line_text, shown_path
@@ -45,22 +45,17 @@ class CapturedStepRow:
 
 def captured_step_rows(recording: Recording) -> tuple[CapturedStepRow, ...]:
     """Return the captured steps of a run, in order."""
-    if not recording.captured_steps:
-        return ()
-    sites = {(event.step, event.order): event.site for event in recording.events}
-    users = users_sites(recording)
+    users = users_sites(recording) if recording.captured_steps else ()
     return tuple(
         CapturedStepRow(
             step=captured.step,
-            site=None
-            if (site := sites.get((captured.step, captured.order))) is None
-            else users[site],
+            site=None if site is None else users[site],
             subject=captured.recording.target.loss,
             loss=captured.recording.steps[0].loss if captured.recording.steps else None,
             nodes=len(captured.recording.nodes),
             tensors=sum(stat.gradient is not None for stat in captured.recording.tensor_stats),
         )
-        for captured in recording.captured_steps
+        for captured, site in captured_lines(recording)
     )
 
 

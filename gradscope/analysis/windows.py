@@ -18,6 +18,7 @@ from gradscope.recording.events import (
     BackwardEvent,
     Event,
     ScalerStepEvent,
+    SchedulerEvent,
     StepEvent,
     ZeroEvent,
     event_of,
@@ -126,6 +127,19 @@ class Series:
     def step_count(self) -> int:
         """Number of steps."""
         return steps_of(self.windows)
+
+    @property
+    def planned_steps(self) -> int | None:
+        """Number of steps that the learning-rate schedule is planned for; None without one."""
+        return None if self.record is None else self.record.planned_steps
+
+    @property
+    def scheduler_calls(self) -> Iterator[tuple[SchedulerEvent, int]]:
+        """Steps of the schedule between the optimizer's steps, with their number."""
+        for window in self.windows:
+            for event in only(SchedulerEvent, window.events):
+                if event.optimizer in (None, *self.optimizers):
+                    yield event, window.count
 
     def may_lose(self, event: Event) -> bool:
         """Return whether an event may zero gradients of its own that no step has used."""

@@ -8,12 +8,32 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary, WeakIdRef
 
 _Referenced = TypeVar("_Referenced", bound=Tensor)
+Note = TypeVar("Note")
 
 
 class WeakTensor(weakref.ref[_Referenced]):
     """A weak reference of gradscope's to a tensor."""
 
     __slots__ = ()
+
+
+class TensorNotes(dict[int, tuple[WeakTensor[Tensor], Note]]):
+    """Notes on tensors, by their `id`. No tensor gets the note of a dead one at its address.
+
+    Unlike `by_tensor`, it costs no callback where a tensor dies, and keeps its note until it is
+    cleared.
+    """
+
+    __slots__ = ()
+
+    def keep(self, tensor: Tensor, note: Note) -> None:
+        """Keep a note on a tensor, in place of an earlier one."""
+        self[id(tensor)] = WeakTensor(tensor), note
+
+    def of(self, tensor: object) -> Note | None:
+        """Return the note on a tensor; None without one, and for any other object."""
+        known = self.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
 
 
 class _KeyRef(WeakIdRef):

@@ -1,19 +1,23 @@
 """Tries the fixes of a report's findings, and writes those that hold."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf, isfinite
+from pathlib import Path
 from typing import Protocol
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.fixes.choosing import best_of, other_text, with_loss
+from gradscope.errors import GradscopeError
+from gradscope.files import written_whole
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
 from gradscope.fixes.verification import Result, numbers_of, result_of
-from gradscope.fixes.writing import write_edited
 from gradscope.frozen import dataclass
+from gradscope.phrasing import short
 from gradscope.recording.finding import Edit, Finding, Fix
 from gradscope.rules.selection import parsed_selectors
+from gradscope.source_edits.source_files import SourceFiles
 from gradscope.source_edits.text_edits import overlap
 
 
@@ -187,3 +191,91 @@ def _result(finding: Finding, before: Report, after: Report | str, edits: Sequen
     if isinstance(after, str):
         return Result(is_verified=False, text=f"the edited program cannot be judged: {after}")
     return result_of(finding, before, after, edits)
+
+
+_UNEVEN = ("GS101", "GS102")
+
+Tried = tuple[bool, Report | str]
+"""Whether edits are verified, and the report of the program with them."""
+
+
+def best_of(tried: Sequence[Tried]) -> int:
+    """Return the position of the verified edits whose program reaches the lowest loss.
+
+    A program whose gradient grows or shrinks, if only enough for a note, comes after the others.
+    The first one without any that is verified.
+    """
+    positions = [at for at, (is_verified, _) in enumerate(tried) if is_verified]
+    return min(positions, key=lambda at: _rank(tried[at][1]), default=0)
+
+
+def _rank(after: Report | str) -> tuple[int, float]:
+    findings = () if isinstance(after, str) else after.findings
+    return sum(one.rule in _UNEVEN for one in findings), last_loss(after)
+
+
+def last_loss(after: Report | str) -> float:
+    """Return the loss after the last probe step, or that of the last step of a training."""
+    if isinstance(after, str):
+        return inf
+    steps = [probe.loss for probe in after.probes if probe.loss is not None]
+    loss = steps[-1] if steps else after.summary.loss
+    return loss if loss is not None and isfinite(loss) else inf
+
+
+def with_loss(verdict: str, after: Report | str) -> str:
+    """Return a verdict with the loss that decides."""
+    if isinstance(after, str) or after.summary.loss is None or not after.probes:
+        return verdict
+    return (
+        f"{verdict}, loss {short(after.summary.loss)} -> {short(last_loss(after))} in "
+        f"{len(after.probes)} steps"
+    )
+
+
+def other_text(other: tuple[str, str, Tried]) -> str:
+    """Return the result of edits that were not chosen."""
+    added, verdict, (is_verified, after) = other
+    text = f"loss {short(last_loss(after))}" if is_verified else verdict.partition(": ")[0]
+    return f"tried `{added}`: {text}"
+
+
+def write_edited(
+    texts: Mapping[str, str],
+    files: SourceFiles,
+    original: Callable[[str], str] = lambda file: file,
+) -> None:
+    """Write the edited texts of files, in their encoding and with their line breaks.
+
+    Args:
+        texts: Texts by path.
+        files: The files as they were read.
+        original: Returns the file to write for an edited one, which may be a copy.
+
+    Raises:
+        GradscopeError: A file changed since it was read, or cannot be written. Files that changed
+            are noticed before anything is written.
+    """
+    for file in texts:
+        if not is_current(files, file, original(file)):
+            raise GradscopeError(
+                f"{original(file)!r} changed since it was read; nothing is written",
+                help="run the command again",
+            )
+    for file, text in texts.items():
+        read = files.read(file)
+        assert read is not None
+        try:
+            with written_whole(Path(original(file))) as path:
+                path.write_bytes(text.encode(read.encoding))
+        except OSError as error:
+            raise GradscopeError(f"cannot write {original(file)!r}", cause=error.strerror) from None
+
+
+def is_current(files: SourceFiles, file: str, on_disk: str) -> bool:
+    """Return whether a file on disk is as one that was read."""
+    read = files.read(file)
+    try:
+        return read is not None and Path(on_disk).read_bytes() == read.content
+    except OSError:
+        return False

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from gradscope.frozen import dataclass
 from gradscope.options.checks import WrongValue, text
 from gradscope.options.declaration import Option
-from gradscope.options.rank_options import RankOptions
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"([0-9]*\.?[0-9]+) ?([KMGT]?)B?", re.IGNORECASE)
@@ -44,9 +43,21 @@ def _size(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingOptions(RankOptions):
+class RecordingOptions:
     """Options that a run takes from the configuration, too."""
 
+    sync_checks: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Every Nth step, ranks of a distributed job compare digests of replicated weights "
+            "and reduced gradients, and tell the first difference at once. Default: off.",
+            python="Compare digests of replicated weights and reduced gradients with rank 0 in "
+            "every Nth step, and tell the first difference at once.",
+            panel="Recording",
+        ),
+    ] = None
     keep: Annotated[
         str | None,
         Option(

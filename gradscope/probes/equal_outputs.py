@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode
 
 from gradscope.capture.compiler import watchable
+from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.errors import GradscopeError
@@ -153,11 +154,7 @@ class _Merging(TorchFunctionMode):
         """Whether computed numbers were made discrete before it."""
 
     def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Iterable[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
+        self, func: Function, types: Iterable[type], args: Args = (), kwargs: Kwargs = None
     ) -> object:
         """Call the function, and compare the examples' parts of its result."""
         result = func(*args, **kwargs) if kwargs else func(*args)
@@ -183,7 +180,7 @@ class _Merging(TorchFunctionMode):
         return is_of_rows and tensor.is_floating_point() and tensor.numel() > 0
 
 
-def _is_quantising(name: str, args: tuple[object, ...]) -> bool:
+def _is_quantising(name: str, args: Args) -> bool:
     """Return whether a call makes numbers discrete that depend on parameters."""
     name = name.strip("_")
     return (name in _STEPS or name in _COMPARISONS) and any(

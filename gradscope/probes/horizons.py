@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from gradscope.capture.observed_calls import Args
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.forward import HorizonRecord
@@ -64,11 +65,7 @@ def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _RecordedCall]) -> Te
 
 
 def _hear(
-    call: _RecordedCall,
-    layer: nn.Module,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    output: object,
+    call: _RecordedCall, layer: nn.Module, args: Args, kwargs: dict[str, object], output: object
 ) -> None:
     call.calls += 1
     given = (*args, *(kwargs[name] for name in ("input", "hx") if name in kwargs))

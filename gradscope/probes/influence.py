@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradscope.capture.compiler import watchable
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import tree_of
-from gradscope.capture.step.cuts import leaves_behind
+from gradscope.capture.step.graph import leaves_behind
 from gradscope.capture.step.graph_records import CutFinder
 from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.training.locations import is_installed

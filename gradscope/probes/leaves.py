@@ -12,8 +12,7 @@ from gradscope.capture.source.statements import (
     is_only_filled_at_construction,
     is_only_made_at_construction,
 )
-from gradscope.capture.step.cuts import leaves_behind
-from gradscope.capture.step.graph import Edge, release, walk
+from gradscope.capture.step.graph import Edge, leaves_behind, release, walk
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.script_leaves import reads_gradients, unread_leaves

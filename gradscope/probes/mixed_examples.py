@@ -1,7 +1,7 @@
 """Changes one example, and finds the first operation that lets another one depend on it."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from itertools import accumulate
 from operator import mul
 from types import FrameType
@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from gradscope.capture.compiler import watchable
+from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.errors import GradscopeError
@@ -171,11 +172,7 @@ class _Results(TorchFunctionMode):
             self.is_per_example = self._rows in first.shape[:2]
 
     def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Iterable[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
+        self, func: Function, types: Iterable[type], args: Args = (), kwargs: Kwargs = None
     ) -> object:
         """Call the function, and keep or compare its result."""
         result = func(*args, **kwargs) if kwargs else func(*args)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gradscope.capture.observed_calls import Args
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import PaddingRecord
 from gradscope.target.structures import map_tensors, named_tensors
@@ -121,7 +122,7 @@ class _WithoutMask:
         while self._handles:
             self._handles.pop().remove()
 
-    def _see(self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, Any]) -> None:
+    def _see(self, module: nn.Module, args: Args, kwargs: Mapping[str, Any]) -> None:
         try:
             signature = inspect.signature(type(module).forward)
             given = signature.bind_partial(module, *args, **kwargs).arguments

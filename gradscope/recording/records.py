@@ -149,6 +149,11 @@ class NodeRecord:
     same_as: TensorRef | None = None
     """Tensor with the same gradient (this node is a view of it), which is measured there."""
 
+    def dims(self, slot: int = 0) -> tuple[int, ...] | None:
+        """Return the dimensions of an output; None if they are unknown."""
+        shape = self.outputs[slot] if slot < len(self.outputs) else None
+        return None if shape is None else shape.dims
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRecord:

@@ -47,8 +47,8 @@ from gradscope.recording.tables import (
     evidence_tables,
 )
 from gradscope.recording.thinning.readings import Reading, ReadingsOfAll
-from gradscope.recording.thinning.room import Room
-from gradscope.recording.thinning.thinner import Thinner, room_for_steps
+from gradscope.recording.thinning.room import Room, room_for_steps
+from gradscope.recording.thinning.thinner import Thinner
 from gradscope.recording.writer import FullError, RecordingWriter
 
 

@@ -7,7 +7,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.accumulation import accumulation_sections
-from gradscope.report.attention.document import attention_sections
+from gradscope.report.attention import attention_sections
 from gradscope.report.document import (
     Block,
     Document,

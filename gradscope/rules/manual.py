@@ -149,15 +149,16 @@ def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
 
 def _docstrings(rule: type[Rule]) -> dict[str, str]:
     """Return the strings below the fields of a class, which only its source contains."""
-    module = ast.parse(inspect.getsource(sys.modules[rule.__module__]))
-    classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
-    body = next(one.body for one in classes if one.name == rule.__name__)
-    found = {}
-    for field, below in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            text = _string(below)
-            if text is not None:
-                found[field.target.id] = " ".join(inspect.cleandoc(text).split())
+    found: dict[str, str] = {}
+    for kind in rule.__mro__[: rule.__mro__.index(Rule)]:
+        module = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
+        classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+        body = next(one.body for one in classes if one.name == kind.__name__)
+        for field, below in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                text = _string(below)
+                if text is not None:
+                    found.setdefault(field.target.id, " ".join(inspect.cleandoc(text).split()))
     return found
 
 

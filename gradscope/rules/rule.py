@@ -13,6 +13,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fingerprint import fingerprint_of
 from gradscope.rules.fix import FixRule
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs
 
 FAMILIES = {
     "GS1": "flow",
@@ -68,6 +69,8 @@ class Rule(ABC):
     """
     judges_late: ClassVar[bool] = False
     """Whether it also judges backward passes whose forward was not observed."""
+    needs: ClassVar[Needs] = ()
+    """What must be known of a recording; the first that is not is why the rule cannot judge it."""
     explains: ClassVar[tuple[str, ...]] = ()
     """Codes, or prefixes of codes, of rules whose findings are consequences of this rule's."""
     measures: ClassVar[tuple[Measure, ...]] = ()
@@ -95,6 +98,9 @@ class Rule(ABC):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why the rule cannot judge the recording, None if it can."""
+        for need in self.needs:
+            if (reason := need(context)) is not None:
+                return reason
         return None
 
     @abstractmethod

@@ -11,6 +11,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, cast
 
 from gradscope.capture.interpreter import uncounted
+from gradscope.capture.observed_calls import Args, Function, Kwargs
 
 NAME = "<gradscope>"
 """File name of the frames of such calls in tracebacks."""
@@ -30,13 +31,7 @@ class CalledFrom:
         """By `id` of code and globals, and line; with the code, to keep its `id` valid."""
 
     @uncounted
-    def __call__(
-        self,
-        frame: FrameType,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-    ) -> object:
+    def __call__(self, frame: FrameType, func: Function, args: Args, kwargs: Kwargs) -> object:
         """Call a function from a frame's location, and return its result."""
         if isinstance(sys.gettrace(), FunctionType | MethodType):
             # A debugger or tracer would otherwise see the line again, in another frame.

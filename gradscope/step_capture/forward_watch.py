@@ -1,7 +1,7 @@
 """Observes the values of a running forward: magnitudes, activations, the origin of NaN."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FrameType
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.naming import shape_of
+from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.reading import is_transforming
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.graph import VIEW_OPERATIONS
@@ -78,13 +79,7 @@ class ForwardWatch:
         """Whether the running assignment makes its target non-finite."""
         self.origins = _Origins(source_of, constants)
 
-    def began(
-        self,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        frame: FrameType,
-    ) -> None:
+    def began(self, func: Function, args: Args, kwargs: Kwargs, frame: FrameType) -> None:
         """Check the tensor that is about to be written to."""
         name = getattr(func, "__name__", "")
         if _writes(name, kwargs) and not is_transforming():
@@ -97,12 +92,7 @@ class ForwardWatch:
                     self.origins.before(*_in_place(name, args), dict(kwargs or {}))
 
     def returned(
-        self,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        frame: FrameType,
+        self, func: Function, args: Args, kwargs: Kwargs, result: object, frame: FrameType
     ) -> None:
         """Check the result of a call."""
         name = getattr(func, "__name__", "")
@@ -236,13 +226,13 @@ def _is_view(tensor: Tensor) -> bool:
     return type(tensor.grad_fn).__name__ in VIEW_OPERATIONS
 
 
-def _writes(name: str, kwargs: Mapping[str, object] | None) -> bool:
+def _writes(name: str, kwargs: Kwargs) -> bool:
     if name.endswith("_") and not name.endswith("__"):
         return name not in _NOT_COMPUTED
     return name == "__setitem__" or bool(kwargs and kwargs.get("inplace"))
 
 
-def _in_place(name: str, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+def _in_place(name: str, args: Args) -> tuple[str, tuple[object, ...]]:
     """Return the dispatcher's name of an operation that writes to its first argument."""
     if name == "__setitem__":
         is_tensor = isinstance(args[-1], Tensor)
@@ -263,7 +253,7 @@ def _has_finite_sum(tensor: Tensor) -> bool:
 
 
 def _operation(
-    name: str, args: tuple[object, ...], kwargs: dict[str, object], outputs: tuple[Tensor, ...]
+    name: str, args: Args, kwargs: dict[str, object], outputs: tuple[Tensor, ...]
 ) -> Operation:
     """Return the dispatcher operation of a torch function call."""
     if name == "__setitem__":

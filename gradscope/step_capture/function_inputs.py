@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd import Function
 
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import INSTALLED, Caller, Line, is_users_file
 from gradscope.capture.source.statements import function_of
@@ -105,7 +106,7 @@ class FunctionInputs:
         with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
             applications.note(args[first_input(function) :], self._lines.line_of_apply(frame))
 
-    def _kept(self, args: tuple[object, ...]) -> tuple[object, ...]:
+    def _kept(self, args: Args) -> tuple[object, ...]:
         size = sum(tensor.nbytes for tensor in _tensors(args))
         if self._bytes + size > _MOST_BYTES:
             raise NotKeptError("its inputs are too large")

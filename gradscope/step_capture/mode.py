@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 
@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import follow_original, is_traced
 from gradscope.capture.interpreter import uncounted
+from gradscope.capture.observed_calls import Args, Kwargs
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.guard import (
     Function,
@@ -31,7 +32,7 @@ HANDING_ON = torch.overrides.handle_torch_function.__code__
 _OWN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 
 
-def handed_on(func: Callable[..., object], frame: FrameType) -> Callable[..., object]:
+def handed_on(func: Function, frame: FrameType) -> Callable[..., object]:
     """Return the function that passed itself to a mode.
 
     Args:
@@ -199,11 +200,7 @@ class CaptureMode(TorchFunctionMode):
 
     @uncounted
     def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Iterable[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
+        self, func: Function, types: Iterable[type], args: Args = (), kwargs: Kwargs = None
     ) -> object:
         """Call the function, and observe the call."""
         # Most calls of the mode are reads of attributes, so these return before anything else.
@@ -251,19 +248,13 @@ class CaptureMode(TorchFunctionMode):
         return result
 
     @uncounted
-    def _called(
-        self,
-        frame: FrameType,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-    ) -> object:
+    def _called(self, frame: FrameType, func: Function, args: Args, kwargs: Kwargs) -> object:
         """Call a function from the script's own line."""
         if getattr(func, "__name__", "") in _BACKWARDS:  # its line is looked up from within
             return func(*args, **kwargs) if kwargs else func(*args)
         return self._call(_caller_of(frame), func, args, kwargs)
 
-    def _is_nothing_new(self, func: Callable[..., object], args: tuple[object, ...]) -> bool:
+    def _is_nothing_new(self, func: Function, args: Args) -> bool:
         """Return whether a passive call adds nothing: no node was made since the last call."""
         if func == _GRADIENT.__get__:
             tensor = args[0]
@@ -271,7 +262,7 @@ class CaptureMode(TorchFunctionMode):
                 return False  # torch warns about reading the gradient of a non-leaf
         return self._sites is None or not self._sites.has_nodes_without_line()
 
-    def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
+    def _is_of_long_evaluation(self, func: Function) -> bool:
         # The call that enables gradients again must be observed: it ends the evaluation.
         if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
             return False

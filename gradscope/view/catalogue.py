@@ -1,20 +1,65 @@
-"""What the list says of each recording: read again only where its files have changed."""
+"""What the list says of each recording, and how far it is; read only where files have changed."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from datetime import datetime
 from math import nan
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
 from gradscope.analysis.report import Report
-from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.training_run import TrainingRun, ending_text
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Severity
 from gradscope.recording.overview import LossCourse, Overview, course_of, read_overview
 from gradscope.view.library import Entry, Library, Stamp
-from gradscope.view.state import RunState, state_of
+
+StateKind = Literal["running", "silent", "ended", "failed", "unreadable"]
+
+_PATIENCE, _STEPS = 10.0, 20
+"""Seconds without a write, and duration of so many steps, after which a run counts as silent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The state of a recording."""
+
+    kind: StateKind
+    text: str
+    """In words, such as `silent since 14:03`."""
+
+
+def state_of(overview: Overview, written: float, now: float) -> RunState:
+    """Return the state of a recording.
+
+    Whether the process of a silent run was killed or waits, its recording cannot tell.
+
+    Args:
+        overview: The recording.
+        written: When it was last written, in seconds since the epoch.
+        now: The time in seconds since the epoch.
+    """
+    ending, root = overview.ending, overview.header.target.root
+    if ending is None and not overview.header.finished:
+        a_step = overview.seconds / overview.steps if overview.steps else 0.0
+        silence = now - written
+        if silence <= max(_PATIENCE, _STEPS * a_step):
+            return RunState(kind="running", text="running")
+        return RunState(kind="silent", text=f"silent since {_clock(written, now)}")
+    told = ending_text(ending, root, is_complete=overview.header.finished)
+    if told is not None and told.is_trouble:
+        return RunState(kind="failed", text=told.line)
+    return RunState(kind="ended", text="ended" if told is None else told.line)
+
+
+def _clock(moment: float, now: float) -> str:
+    """Return a time of day, with the date unless it is today's."""
+    then, today = datetime.fromtimestamp(moment), datetime.fromtimestamp(now)
+    return f"{then:%H:%M}" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M}"
+
 
 ReportsOf = Callable[[Sequence[Path]], Sequence[Report]]
 """Reads and judges the recordings of one entry.

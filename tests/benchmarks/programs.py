@@ -103,7 +103,7 @@ def samples() -> list[Program]:
         if rule.code != "GS113"
         and (path := ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py").exists()
     ]
-    sick = sorted((ROOT / "tests" / "rules" / "sick").glob("gs*.py"))
+    sick = sorted((ROOT / "tests" / "rules" / "sick").glob("*/gs*.py"), key=lambda one: one.name)
     return found + [
         Program(
             name=f"sick/{path.stem}",

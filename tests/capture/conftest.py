@@ -11,7 +11,6 @@ from gradscope.capture.naming import name_model
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
-from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     GradientStat,
     ModuleCallRecord,
@@ -20,22 +19,9 @@ from gradscope.recording.records import (
     Recording,
     Site,
 )
+from tests.records import ENVIRONMENT, target
 
 Forward = Callable[..., Tensor]
-
-_ENVIRONMENT = Environment(python="3", torch="2", platform="here", device="cpu", threads=1)
-_TARGET = TargetRecord(
-    name="model",
-    model="Model",
-    batch="",
-    loss="loss",
-    optimizer=None,
-    mode="train",
-    seed=None,
-    synthetic_loss=False,
-    root="/",
-    repository="/",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +85,10 @@ def watch(model: nn.Module, forward: Callable[[], Tensor], **options: Tensor) ->
     with capture.forward():
         loss = forward()
     measured = capture.backward(loss, options.get("grad_output"))
-    assembler = Assembler(named, version="0", command="test", environment=_ENVIRONMENT)
+    assembler = Assembler(named, version="0", command="test", environment=ENVIRONMENT)
     assembler.add_step("step", capture, measured, loss=None)
     capture.close()
-    return Watched(recording=assembler.finish(_TARGET), measured=measured)
+    return Watched(recording=assembler.finish(target(loss="loss", root="/")), measured=measured)
 
 
 def double_norm(tensor: Tensor) -> float:

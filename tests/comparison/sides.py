@@ -7,19 +7,19 @@ from gradscope.comparison.comparison import compare
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
-from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     EventRecord,
     GradientStat,
     ModuleRecord,
     ParameterRecord,
     ParameterStat,
-    Recording,
     Shape,
     Site,
     StepRecord,
 )
 from gradscope.session.report import Report
+from tests.records import recording as recording_of
+from tests.records import target
 
 NUMEL = 4
 SITE = Site(file="/home/user/project/model.py", line=7, function="forward", source="x = x.detach()")
@@ -78,21 +78,14 @@ def recording(parameters, *, steps=(), stats=(), events=(), **changes):
     """A recording of parameters, by their names."""
     records, owners = _structure(parameters)
     values = {
-        "version": "0.1.0",
-        "command": "gradscope inspect model.py",
-        "environment": Environment(
-            python="3.11.9", torch="2.13.0", platform="Linux", device="cpu", threads=1
-        ),
-        "target": TargetRecord(
-            name="model.py", model="Net", batch="float32[8, 2]", loss="loss_fn(output)",
-            optimizer=None, mode="train", seed=0, synthetic_loss=False,
-            root="/home/user/project", repository="/home/user/project",
-        ),
-        "parameters": records, "modules": owners, "calls": (), "sites": (), "nodes": (),
-        "edges": (), "steps": tuple(steps), "events": tuple(events), "parameter_stats": stats,
-        "tensor_stats": (), "skipped": (),
-    }  # fmt: skip
-    return Recording(**(values | changes))
+        "target": target(batch="float32[8, 2]", loss="loss_fn(output)", seed=0),
+        "parameters": records,
+        "modules": owners,
+        "steps": tuple(steps),
+        "events": tuple(events),
+        "parameter_stats": stats,
+    }
+    return recording_of(**(values | changes))
 
 
 def of_step(parameters, *, loss=1.0, **changes):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.analysis.report import Report
-from gradscope.fixes.choosing import best_of
+from gradscope.fixes.fixing import best_of
 from gradscope.fixes.proposing import Proposals
 from gradscope.fixes.verification import result_of
 from gradscope.recording.finding import Finding

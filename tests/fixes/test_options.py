@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from gradscope.errors import GradscopeError
+from gradscope.fixes.fixing import write_edited
 from gradscope.fixes.options import FixOptions
-from gradscope.fixes.writing import write_edited
 from gradscope.recording.records import Site
 from tests.conftest import ENVIRONMENT
 from tests.nightly import some_on_push

@@ -3,17 +3,16 @@
 import dataclasses
 import math
 
-from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     GradientStat,
     ModuleRecord,
     ParameterRecord,
     ParameterStat,
-    Recording,
     Shape,
     StepRecord,
 )
 from gradscope.recording.store import load_recording, save_recording
+from tests.records import recording, target
 
 
 def gradient(norm):
@@ -43,23 +42,9 @@ def stat(step, parameter, grad, update_norm=None):
 
 def small():
     """One linear layer."""
-    return Recording(
-        version="0.1.0",
-        command="gradscope inspect model.py",
-        environment=Environment(
-            python="3.11", torch="2.13.0", platform="Linux", device="cpu", threads=1
-        ),
-        target=TargetRecord(
-            name="model.py",
-            model="Linear",
-            batch="float32[4, 8]",
-            loss="mean",
-            optimizer=None,
-            mode="train",
-            seed=None,
-            synthetic_loss=True,
-            root="/tmp",
-            repository="/tmp",
+    return recording(
+        target=target(
+            model="Linear", batch="float32[4, 8]", loss="mean", synthetic_loss=True, root="/tmp"
         ),
         modules=(
             ModuleRecord(
@@ -85,15 +70,8 @@ def small():
                 optimizer_group=None,
             ),
         ),
-        calls=(),
-        sites=(),
-        nodes=(),
-        edges=(),
         steps=(StepRecord(index=0, kind="step", graph=0, loss=math.nan, optimizer=None),),
-        events=(),
         parameter_stats=(stat(0, 0, gradient(2.0)),),
-        tensor_stats=(),
-        skipped=(),
     )
 
 

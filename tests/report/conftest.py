@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     EdgeRecord,
     EventRecord,
@@ -14,7 +13,6 @@ from gradscope.recording.records import (
     NodeRecord,
     ParameterRecord,
     ParameterStat,
-    Recording,
     Shape,
     Site,
     Skipped,
@@ -23,6 +21,7 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.session.report import Report
+from tests import records
 
 ROOT = "/home/user/project"
 MATRIX = Shape(dims=(2, 2), dtype="float32")
@@ -108,23 +107,13 @@ def tensor(position, order, norm):
 
 def build():
     """The net `last(relu(first(x)))`, `last.weight` tied to `head.weight`, and a frozen scale."""
-    return Recording(
-        version="0.1.0",
-        command="gradscope inspect model.py",
-        environment=Environment(
-            python="3.11.9", torch="2.13.0", platform="Linux", device="cpu", threads=1
-        ),
-        target=TargetRecord(
-            name="model.py",
-            model="Net",
+    return records.recording(
+        target=records.target(
             batch="float32[8, 2], float32[8, 2]",
             loss="loss_fn(output, batch)",
             optimizer="SGD(lr=0.1)",
-            mode="train",
             seed=0,
-            synthetic_loss=False,
             root=ROOT,
-            repository=ROOT,
         ),
         modules=(
             module(0, "", "Net"),

@@ -91,5 +91,5 @@ def test_threshold_without_a_docstring_is_an_error():
         floor: float = 1.0
 
     Silent.__doc__ = TooLoud.__doc__
-    with pytest.raises(ValueError, match="GS199 does not say what `limit` is"):
+    with pytest.raises(ValueError, match="GS199 does not say what `floor` is"):
         manual_of(Silent)

@@ -35,8 +35,8 @@ from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
 from gradscope.capture.ranks.written_lines import written_lines
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.guard import Function, Patches
+from gradscope.capture.training.observers import Taken
 from gradscope.capture.training.optimizers import parameters_of
-from gradscope.capture.training.rank_observer import Taken
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import RankPass
 from gradscope.target import members

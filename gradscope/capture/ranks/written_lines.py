@@ -121,8 +121,11 @@ def _of_one_rank(node: ast.If) -> Iterator[tuple[str, int]]:
 
 
 def _changes(name: str) -> bool:
-    is_in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
-    return is_in_place or name in _LOADS
+    return _is_in_place(name) or name in _LOADS
+
+
+def _is_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
 
 
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
@@ -164,7 +167,7 @@ def _is_of_gradient(node: ast.Call) -> bool:
 def _of_write(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
     """Yield a call that writes to a gradient or a weight in place."""
     name = _called(node)
-    if not name.endswith("_") or name.endswith("__") or name == "requires_grad_":
+    if not _is_in_place(name):
         return
     if name.startswith("_foreach_"):
         is_gradient = any(_is_gradient(one, tainted) for one in node.args)

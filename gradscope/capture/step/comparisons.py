@@ -1,6 +1,5 @@
 """Observes comparisons in the forward: losses, and differences that broadcast both operands."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -8,11 +7,11 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.naming import shape_of
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
-from gradscope.capture.step.token_padding import PaddedTargets
-from gradscope.capture.step.token_shift import TokenSequences
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.step.tokens import PaddedTargets, TokenSequences
+from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.records import Shape
 
 LOSS_FUNCTIONS = frozenset(
@@ -76,22 +75,20 @@ class Comparison(NamedTuple):
     """Line whose operands broadcast each other, and made an operand of this call of them."""
 
 
-class ComparisonObserver:
+class ComparisonObserver(Observer):
     """Records losses, and differences and products that broadcast both operands."""
 
     names = LOSS_FUNCTIONS | _PASSED_ON | _FLATTENING | {_LOOKUP}
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
-        self._flattened: dict[int, tuple[WeakTensor[Tensor], Shape]] = {}
-        """By `id` of a tensor: its shape before its dimensions were joined."""
-        self._grown: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
-        """By `id` of a tensor: line of the arithmetic whose operands broadcast each other."""
+        self._flattened = TensorNotes[Shape]()
+        """Shape of a tensor before its dimensions were joined."""
+        self._grown = TensorNotes[Line]()
+        """Line of the arithmetic that made a tensor of operands which broadcast each other."""
         self._tokens = TokenSequences()
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a loss is computed, both operands grow, or dimensions may be joined."""
         if name in _FLATTENING:
             given = args[0] if args else None
@@ -109,14 +106,7 @@ class ComparisonObserver:
             return False
         return name not in _PASSED_ON or grow_both(left.shape, right.shape)
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record the operands of a call that added to the graph, or a shape before a call."""
         if name in _FLATTENING:
             self._note_flattened(args[0], result)
@@ -149,8 +139,8 @@ class ComparisonObserver:
                     left_edge=_edge(left),
                     right_edge=_edge(right),
                     result=outcome,
-                    left_from=self._flattened_from(left),
-                    right_from=self._flattened_from(right),
+                    left_from=self._flattened.of(left),
+                    right_from=self._flattened.of(right),
                     reduction=_reduction(name, args, kwargs),
                     ahead=self._tokens.ahead(right, ignored) if ignored is not None else None,
                     padded=self._padded(right, ignored, args, kwargs),
@@ -159,11 +149,7 @@ class ComparisonObserver:
             )
 
     def _padded(
-        self,
-        target: Tensor,
-        ignored: int | None,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
+        self, target: Tensor, ignored: int | None, args: Args, kwargs: Kwargs
     ) -> PaddedTargets | None:
         if ignored is None:
             return None
@@ -176,21 +162,16 @@ class ComparisonObserver:
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
             return
         if result.ndim < given.ndim:
-            self._flattened[id(result)] = WeakTensor(result), _shape(given)
-
-    def _flattened_from(self, tensor: Tensor) -> Shape | None:
-        known = self._flattened.get(id(tensor))
-        return known[1] if known is not None and known[0]() is tensor else None
+            self._flattened.keep(result, _shape(given))
 
     def _note_grown(self, result: Tensor, line: Line | None) -> None:
         if line is not None and len(self._grown) < MOST_COMPARISONS:
-            self._grown[id(result)] = WeakTensor(result), line
+            self._grown.keep(result, line)
 
     def _grown_at(self, operands: tuple[object, ...]) -> Line | None:
         for one in operands:
-            known = self._grown.get(id(one))
-            if known is not None and known[0]() is one:
-                return known[1]
+            if (known := self._grown.of(one)) is not None:
+                return known
         return None
 
     def close(self) -> None:
@@ -213,9 +194,7 @@ def grow_both(left: torch.Size, right: torch.Size) -> bool:
     return size > left.numel() and size > right.numel()
 
 
-def _operands(
-    args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> tuple[Tensor, Tensor] | None:
+def _operands(args: Args, kwargs: Kwargs) -> tuple[Tensor, Tensor] | None:
     kwargs = kwargs or {}
     left = args[0] if args else kwargs.get("input")
     right = args[1] if len(args) > 1 else kwargs.get("target", kwargs.get("other"))
@@ -224,9 +203,7 @@ def _operands(
     return None
 
 
-def _ignored(
-    name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> int | None:
+def _ignored(name: str, args: Args, kwargs: Kwargs) -> int | None:
     """Return the class that a loss of classes ignores; None for other losses."""
     if name not in _OF_CLASSES:
         return None
@@ -236,9 +213,7 @@ def _ignored(
     return ignored if isinstance(ignored, int) else None
 
 
-def _reduction(
-    name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> str | None:
+def _reduction(name: str, args: Args, kwargs: Kwargs) -> str | None:
     if name not in LOSS_FUNCTIONS:
         return None
     kwargs = kwargs or {}

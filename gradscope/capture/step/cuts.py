@@ -5,9 +5,7 @@ functions without a derivative: `argmax`, comparisons, casts to integers. The re
 are followed, to know which cuts lead to the loss.
 """
 
-import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -15,11 +13,13 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.source.lines import Caller, Forward, Line, is_users
+from gradscope.capture.observed_calls import Args, Function, Kwargs
+from gradscope.capture.source.lines import Caller, Forward, Line
+from gradscope.capture.step.derivatives import asks_for_second_order
 from gradscope.capture.step.detached_memory import SHARING, DetachedMemory, is_in_place
-from gradscope.capture.step.graph import Edge, behind, edges, leaf_of, tensors
-from gradscope.capture.step.numpy_numbers import ARRAYS, NumpyNumbers
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.step.graph import Edge, edges, tensors
+from gradscope.capture.step.read_numbers import ARRAYS, NumpyNumbers, PlainNumbers
+from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.cut_record import CutKind
 
 _READS = frozenset(
@@ -94,7 +94,7 @@ _SUMS = frozenset(
 
 _LAYERS = frozenset({"baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "matmul", "mm"})
 
-_MOST_NUMBERS = 64
+_NO_CUTS = frozenset[int]()
 
 MOST_SOURCES = 64
 """Maximum number of intermediate tensors recorded per cut; all leaves are recorded."""
@@ -154,22 +154,13 @@ class CutTracker:
         self.checkpoint: Line | None = None
         """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
-        self._behind: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
-        """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
+        self._behind = TensorNotes[frozenset[int]]()
+        """The cuts before a tensor, and the complement of those before a layer."""
         self._shared = DetachedMemory()
-        self._numbers: dict[float, frozenset[int]] = {}
-        """The last numbers read behind cuts, and their sums."""
-        self._totals: dict[frozenset[int], float] = {}
-        """Sums of all numbers read behind the same cuts."""
+        self._plain = PlainNumbers()
         self._numpy = NumpyNumbers(_frame_of_call)
 
-    def see(
-        self,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-    ) -> None:
+    def see(self, func: Function, args: Args, kwargs: Kwargs, result: object) -> None:
         """Observe a call that made no node."""
         returned = _returned(result)
         name = _name_of(func)
@@ -197,11 +188,9 @@ class CutTracker:
                 origins |= {~origin for origin in origins if origin >= 0}
             for tensor in returned:
                 self._follow(tensor, origins)
-            self._note_number(result, origins)
+            self._plain.note(result, origins)
 
-    def _has_written(
-        self, name: str, func: Callable[..., object], args: tuple[object, ...]
-    ) -> bool:
+    def _has_written(self, name: str, func: Function, args: Args) -> bool:
         """Observe a tensor that gets the elements of a computed one, and none of its history."""
         if name not in _WRITES:
             return False
@@ -232,10 +221,10 @@ class CutTracker:
 
     def see_nodes(
         self,
-        func: Callable[..., object],
+        func: Function,
         name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
+        args: Args,
+        kwargs: Kwargs,
         result: object,
         numbers: tuple[int, int],
     ) -> None:
@@ -268,43 +257,18 @@ class CutTracker:
             cut = self.cuts[max(origin, ~origin)]
             cut.taken_out, cut.comes_back = True, cut.comes_back or comes_back
 
-    def _see_detached_write(self, args: tuple[object, ...]) -> None:
+    def _see_detached_write(self, args: Args) -> None:
         """Observe a write that puts history on a detached tensor, and numbers into another."""
         sharing, sources = self._shared.sharing(args[0]), edges(args[1:])
         if sharing is not None and sources:
             self._follow(sharing, frozenset({self._note(DETACHED_WRITE, "detach", sources)}))
 
-    def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
+    def _note_sum(self, args: Args, numbers: tuple[int, int]) -> None:
         """Record that a sum uses numbers that were read, or computed from arrays that were."""
-        origins = self._numpy.before(args)
-        for number in (item for item in args if type(item) is float):
-            origins |= self._read(number)
-        for origin in origins:
+        for origin in self._numpy.before(args) | self._plain.before(args):
             self.cuts[max(origin, ~origin)].read_into.append(numbers)
 
-    def _note_number(self, number: object, origins: frozenset[int]) -> None:
-        """Record a number that was read, unless it is a round one, as others are too."""
-        if type(number) is not float:
-            return
-        total = self._totals[origins] = self._totals.get(origins, 0.0) + number
-        for one in {number, total}:
-            if math.isfinite(one) and one != float(f"{one:.7e}"):
-                self._numbers.pop(one, None)
-                self._numbers[one] = origins
-        while len(self._numbers) > _MOST_NUMBERS:
-            del self._numbers[next(iter(self._numbers))]
-
-    def _read(self, number: float) -> frozenset[int]:
-        """Return the cuts behind which a number was read, also if it was given a plain weight."""
-        found = frozenset[int]()
-        for known, origins in self._numbers.items():
-            weight = number / known
-            # A weight as 0.1 has few digits; the ratio of unrelated numbers has many.
-            if weight and math.isclose(weight, float(f"{weight:.2e}"), rel_tol=1e-12):
-                found |= origins
-        return found
-
-    def _see_indices(self, name: str, args: tuple[object, ...], result: object) -> None:
+    def _see_indices(self, name: str, args: Args, result: object) -> None:
         """Observe a call that returned several tensors, of which some may be indices."""
         with DisableTorchFunction():
             indices = [tensor for tensor in _returned(result) if not tensor.requires_grad]
@@ -330,8 +294,7 @@ class CutTracker:
         self.cuts.clear()
         self._behind.clear()
         self._shared.clear()
-        self._numbers.clear()
-        self._totals.clear()
+        self._plain.clear()
         self._numpy.clear()
 
     def _note(
@@ -351,7 +314,7 @@ class CutTracker:
             call = calls[-1].number if calls else None
             self.cuts.append(Cut(name, kind, line, call, whole is not None))
             if name == DERIVATIVE:
-                self.cuts[position].second_order = _asks_for_second_order(_frame_of_call())
+                self.cuts[position].second_order = asks_for_second_order(_frame_of_call())
         cut = self.cuts[position]
         cut.count += 1
         for edge in sources:
@@ -360,22 +323,17 @@ class CutTracker:
 
     def _origins(self, given: object) -> frozenset[int]:
         if not self._behind:
-            return frozenset()
-        origins: frozenset[int] = frozenset()
+            return _NO_CUTS
+        origins = _NO_CUTS
         for tensor in tensors(given):
-            known = self._behind.get(id(tensor))
-            if known is not None and known[0]() is tensor:
-                origins |= known[1]
+            origins |= self._behind.of(tensor) or _NO_CUTS
         return origins
 
     def _follow(self, tensor: Tensor, origins: frozenset[int]) -> None:
-        known = self._behind.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            origins |= known[1]
-        self._behind[id(tensor)] = (WeakTensor(tensor), origins)
+        self._behind.keep(tensor, origins | (self._behind.of(tensor) or _NO_CUTS))
 
 
-def _name_of(func: Callable[..., object]) -> str:
+def _name_of(func: Function) -> str:
     """Return the name of a function, or of the attribute that it reads."""
     if func is torch.autograd.grad:
         return DERIVATIVE
@@ -401,28 +359,6 @@ def _frame_of_call() -> FrameType | None:
     return None if frame is None else frame.f_back
 
 
-_SWITCHES = {"first_order": False, "fomaml": False, "second_order": True, "create_graph": True}
-"""Names of switches of meta-learning, and their value that asks for second-order gradients."""
-
-
-def _asks_for_second_order(frame: FrameType | None) -> bool | None:
-    """Return what a switch among the variables of a function, or of its object, asks for.
-
-    None if it has no such switch.
-    """
-    while frame is not None and not is_users(frame.f_code):
-        frame = frame.f_back
-    if frame is None:
-        return None
-    variables = frame.f_locals
-    attributes = getattr(variables.get("self"), "__dict__", {})
-    for name, wanted in _SWITCHES.items():
-        value = variables.get(name, attributes.get(name))
-        if isinstance(value, bool):
-            return value is wanted
-    return None
-
-
 def _returned(result: object) -> list[Tensor]:
     if isinstance(result, Tensor):
         return [result]
@@ -439,12 +375,3 @@ def _kind(name: str) -> CutKind:
     if not torch.is_grad_enabled():
         return "no-grad"
     return "non-differentiable"
-
-
-def leaves_behind(*starts: Edge) -> Iterator[Tensor]:
-    """Yield the leaves from which any of some tensors was made, visiting each node once."""
-    yield from (edge.leaf for edge in starts if edge.leaf is not None)
-    for node in behind([edge.node for edge in starts], most=math.inf):
-        leaf = leaf_of(node)
-        if leaf is not None:
-            yield leaf

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.source.lines import Line, created
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.source.lines import Line, created, is_users
 from gradscope.capture.step.graph import behind
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _STRAIGHT = frozenset(
     {
@@ -78,7 +80,7 @@ class GraphedDerivatives:
         self.nodes: dict[Line, set[int]] = {}
         """By line of a call that is not used so far: sequence numbers of the results' nodes."""
         self.used: set[Line] = set()
-        self._results: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
+        self._results = TensorNotes[Line]()
 
     def __bool__(self) -> bool:
         return bool(self._results)
@@ -91,7 +93,7 @@ class GraphedDerivatives:
         for one in results:
             if isinstance(one, Tensor) and one.grad_fn is not None:
                 self.nodes.setdefault(line, set()).add(one.grad_fn._sequence_nr())
-                self._results[id(one)] = WeakTensor(one), line
+                self._results.keep(one, line)
 
     def differentiate(self, outputs: Iterable[object]) -> None:
         """Note that a derivative of outputs is taken."""
@@ -105,8 +107,7 @@ class GraphedDerivatives:
 
     def line_of(self, one: object) -> Line | None:
         """Return the line that computed a derivative, None for any other object."""
-        known = self._results.get(id(one))
-        return known[1] if known is not None and known[0]() is one else None
+        return self._results.of(one)
 
     def knows(self, args: Iterable[object]) -> bool:
         """Return whether a derivative is among arguments, or in a list of them."""
@@ -130,7 +131,7 @@ def _flat(args: Iterable[object]) -> Iterator[object]:
             yield one
 
 
-class DerivativeObserver:
+class DerivativeObserver(Observer):
     """Follows the results of `autograd.grad` up to the distance of their norms from a number."""
 
     names = frozenset({"grad", "sqrt", "sum", *_NORMS, *_SQUARES, *_DISTANCES, *_READS})
@@ -139,26 +140,17 @@ class DerivativeObserver:
         self.graphed = GraphedDerivatives()
         self.zeros: list[ZeroDerivative] = []
         self.partial: list[PartialNorm] = []
-        self._followed: dict[int, tuple[WeakTensor[Tensor], _Followed]] = {}
+        self._followed = TensorNotes[_Followed]()
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call computes a derivative, or goes on with one."""
         if name == "grad":
             return len(self._followed) < _MOST
         if self.graphed and self._reads(name) and self.graphed.knows(args):
             return True
-        return bool(self._followed) and any(self._known(one) for one in args[:2])
+        return bool(self._followed) and any(self._followed.of(one) for one in args[:2])
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Follow a call that has returned."""
         if name == "grad":
             self._see_graph(args, kwargs or {}, result, line)
@@ -180,11 +172,7 @@ class DerivativeObserver:
         return name in _READS or not torch.is_grad_enabled()
 
     def _see_graph(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        result: object,
-        line: Line | None,
+        self, args: Args, kwargs: Mapping[str, object], result: object, line: Line | None
     ) -> None:
         with DisableTorchFunction():
             if self.graphed:
@@ -192,7 +180,7 @@ class DerivativeObserver:
             if kwargs.get("create_graph"):
                 self.graphed.add(_flat((result,)), line)
 
-    def _see_derivative(self, args: tuple[object, ...], result: object, line: Line | None) -> None:
+    def _see_derivative(self, args: Args, result: object, line: Line | None) -> None:
         outputs = args[0] if args else ()
         found = result if isinstance(result, tuple | list) else (result,)
         if not isinstance(outputs, tuple | list) or len(outputs) != 1 or len(found) != 1:
@@ -209,12 +197,10 @@ class DerivativeObserver:
                 )
             shape = tuple(derivative.shape)
             if len(shape) > 2 and derivative.requires_grad and _elements(output) == shape[0]:
-                self._follow(derivative, _Followed(shape, "derivative"))
+                self._followed.keep(derivative, _Followed(shape, "derivative"))
 
-    def _go_on(
-        self, name: str, args: tuple[object, ...], result: Tensor, line: Line | None
-    ) -> None:
-        known = next((known for one in args[:2] if (known := self._known(one))), None)
+    def _go_on(self, name: str, args: Args, result: Tensor, line: Line | None) -> None:
+        known = next((known for one in args[:2] if (known := self._followed.of(one))), None)
         if known is None:
             return
         step = _next_step(known.step, name, args)
@@ -224,17 +210,10 @@ class DerivativeObserver:
             if is_part and any(isinstance(one, int | float) and one for one in args[:2]):
                 self.partial.append(PartialNorm(line, norms, shape[0], shape))
         elif step is not None:
-            self._follow(result, _Followed(known.shape, step))
-
-    def _follow(self, tensor: Tensor, known: _Followed) -> None:
-        self._followed[id(tensor)] = WeakTensor(tensor), known
-
-    def _known(self, tensor: object) -> _Followed | None:
-        known = self._followed.get(id(tensor))
-        return known[1] if known is not None and known[0]() is tensor else None
+            self._followed.keep(result, _Followed(known.shape, step))
 
 
-def _next_step(step: str, name: str, args: tuple[object, ...]) -> str | None:
+def _next_step(step: str, name: str, args: Args) -> str | None:
     """Return what a call makes of a derivative, its square, or their norm."""
     match step, name:
         case "derivative", _ if name in _NORMS:
@@ -270,3 +249,25 @@ def _elements(output: Tensor) -> int:
     if output.numel() == 1 and type(output.grad_fn).__name__ in ("MeanBackward0", "SumBackward0"):
         return math.prod(getattr(output.grad_fn, "_saved_self_sym_sizes", (1,)))
     return output.numel()
+
+
+_SWITCHES = {"first_order": False, "fomaml": False, "second_order": True, "create_graph": True}
+"""Names of switches of meta-learning, and their value that asks for second-order gradients."""
+
+
+def asks_for_second_order(frame: FrameType | None) -> bool | None:
+    """Return what a switch among the variables of a function, or of its object, asks for.
+
+    None if it has no such switch.
+    """
+    while frame is not None and not is_users(frame.f_code):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    variables = frame.f_locals
+    attributes = getattr(variables.get("self"), "__dict__", {})
+    for name, wanted in _SWITCHES.items():
+        value = variables.get(name, attributes.get(name))
+        if isinstance(value, bool):
+            return value is wanted
+    return None

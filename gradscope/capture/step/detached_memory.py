@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.observed_calls import Args
+from gradscope.capture.tensor_references import TensorNotes, WeakTensor
 
 SHARING = frozenset({"data", "detach"})
 """Calls that return a tensor without history in the memory of the given one."""
@@ -22,30 +23,30 @@ class DetachedMemory:
     """The detached tensors of a forward, and views of them."""
 
     def __init__(self) -> None:
-        self._shared: dict[int, tuple[WeakTensor[Tensor], WeakTensor[Tensor]]] = {}
-        """By `id` of a detached tensor: it, and the tensor whose memory it shares."""
+        self._shared = TensorNotes[WeakTensor[Tensor]]()
+        """The tensor whose memory a detached one shares."""
 
     @property
     def is_known(self) -> bool:
         """Whether there is any."""
         return bool(self._shared)
 
-    def note(self, name: str, args: tuple[object, ...], returned: Sequence[Tensor]) -> None:
+    def note(self, name: str, args: Args, returned: Sequence[Tensor]) -> None:
         """Note a detached tensor, or a view of one, by the tensor whose memory it shares."""
         if not (self._shared or name in SHARING) or not (args and returned):
             return
         given, result = args[0], returned[0]
-        known = self._shared.get(id(given))
+        known = self._shared.of(given)
         with DisableTorchFunction():
             if name in SHARING and isinstance(given, Tensor):
-                self._shared[id(result)] = (WeakTensor(result), WeakTensor(given))
-            elif known is not None and known[0]() is given and result._is_view():
-                self._shared[id(result)] = (WeakTensor(result), known[1])
+                self._shared.keep(result, WeakTensor(given))
+            elif known is not None and result._is_view():
+                self._shared.keep(result, known)
 
     def sharing(self, tensor: object) -> Tensor | None:
         """Return the tensor in whose memory a detached one lies, None if it is not known."""
-        known = self._shared.get(id(tensor))
-        return known[1]() if known is not None and known[0]() is tensor else None
+        known = self._shared.of(tensor)
+        return None if known is None else known()
 
     def clear(self) -> None:
         """Release every tensor."""

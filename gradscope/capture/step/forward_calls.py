@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Caller, Line, created, is_users
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.graph import behind, edges, tensors
@@ -28,7 +29,7 @@ class Unrepeated(NamedTuple):
     calls: int
 
 
-class CheckpointObserver:
+class CheckpointObserver(Observer):
     """Records checkpoints with `preserve_rng_state=False` whose forward draws random numbers."""
 
     def __init__(self, caller: Caller) -> None:
@@ -110,7 +111,7 @@ def _are_equal(before: list[Tensor], after: list[Tensor]) -> bool:
 _CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
 
 
-class SwitchObserver:
+class SwitchObserver(Observer):
     """Records where gradients are disabled: `with torch.no_grad():` and the like.
 
     A reentrant checkpoint disables them too, around the function that it runs.
@@ -127,23 +128,7 @@ class SwitchObserver:
         self._is_on = True
         """Whether gradients are enabled around them. Inside, they are always disabled."""
 
-    def wants(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-    ) -> bool:
-        """Return true: such calls are rare."""
-        return True
-
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record the line that disables gradients."""
         is_on = bool(args and args[0])
         frame = _frame_of_checkpoint()
@@ -194,7 +179,7 @@ class BackwardCall(NamedTuple):
     """Sequence numbers of the freed nodes."""
 
 
-class BackwardObserver:
+class BackwardObserver(Observer):
     """Records backward calls inside the forward, and the nodes that they freed."""
 
     names = frozenset({"backward", "grad"})
@@ -207,23 +192,7 @@ class BackwardObserver:
         self.earlier: BackwardObserver | None = None
         """Observer of the earlier calls, if there is one."""
 
-    def wants(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-    ) -> bool:
-        """Return true: such calls are rare."""
-        return True
-
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Count a call, and record it unless it keeps the graph."""
         self.count += 1
         kwargs = kwargs or {}

@@ -1,6 +1,7 @@
 """Walks the backward graph from the tensors in values of any kind, and frees deep graphs."""
 
 import dataclasses
+import math
 import sys
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator
@@ -341,3 +342,12 @@ def _created(node: Node) -> int:
 def _is_ours_alone(anchors: list[Node]) -> bool:
     # The list and the call's argument hold one reference each; a live graph holds a third.
     return sys.getrefcount(anchors[-1]) == 2
+
+
+def leaves_behind(*starts: Edge) -> Iterator[Tensor]:
+    """Yield the leaves from which any of some tensors was made, visiting each node once."""
+    yield from (edge.leaf for edge in starts if edge.leaf is not None)
+    for node in behind([edge.node for edge in starts], most=math.inf):
+        leaf = leaf_of(node)
+        if leaf is not None:
+            yield leaf

@@ -2,10 +2,11 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
 
 _MOST_SEARCHES = 8
@@ -14,7 +15,7 @@ _OWN_REFERENCES = 3
 """References to a gradient that nobody else holds, while it is counted."""
 
 
-class KeptGradientObserver:
+class KeptGradientObserver(Observer):
     """Compares the collections of gradients before and after a backward.
 
     Each collection is a list or a dict of the script's. If one that was filled before a backward
@@ -60,9 +61,7 @@ class KeptGradientObserver:
         """Record whether the backward has written to the same tensor."""
         self._is_written = bool(self._earlier) and id(gradient) == self._gradient
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call uses the gradient that is compared."""
         if not self._is_written or not args or self._searches == _MOST_SEARCHES:
             return False
@@ -70,14 +69,7 @@ class KeptGradientObserver:
         given = first if isinstance(first, list | tuple) else args[:2]
         return any(id(one) == self._gradient for one in given)
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record a call that uses the gradient while an earlier and a later collection hold it."""
         first = args[0]
         given = first if isinstance(first, list | tuple) else args[:2]

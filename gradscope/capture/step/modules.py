@@ -25,6 +25,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.source.lines import Caller, Forward, Line, OpenCall, sequence_number
 from gradscope.capture.step.graph import Edge, edges, without_node
 
@@ -89,7 +90,7 @@ class ModuleTracker:
         self._open.clear()
 
     @untraced
-    def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
+    def _enter(self, module: nn.Module, args: Args) -> None:
         # Global hooks run in every thread, for example in those of `nn.DataParallel`.
         if is_traced() or get_ident() != self._thread:
             return
@@ -134,7 +135,7 @@ class ModuleTracker:
     def _leave(
         self,
         module: nn.Module,
-        args: tuple[object, ...],
+        args: Args,
         *kwargs_and_output: Any,  # noqa: ANN401
     ) -> None:
         if is_traced() or get_ident() != self._thread:

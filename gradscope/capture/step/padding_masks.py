@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _LOOKUP = "embedding"
 _ATTENTION = "scaled_dot_product_attention"
@@ -61,7 +62,7 @@ class InvertedMask(NamedTuple):
     """Token of the padding."""
 
 
-class PaddingMaskObserver:
+class PaddingMaskObserver(Observer):
     """Compares masks of attention with the tokens that embeddings have looked up."""
 
     names = _COMPARING | _HANDING_ON | _HIDING_CALLS | {_LOOKUP}
@@ -69,13 +70,11 @@ class PaddingMaskObserver:
     def __init__(self) -> None:
         self.inverted: list[InvertedMask] = []
         self._tokens: list[Tensor] = []
-        self._lines: dict[int, tuple[WeakTensor[Tensor], Line]] = {}
+        self._lines = TensorNotes[Line]()
         """By `id` of a mask: the line that decided what True means."""
         self._judged = 0
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether tokens are looked up, or a mask is made or used."""
         first = _first(args)
         if name == _LOOKUP:
@@ -87,14 +86,7 @@ class PaddingMaskObserver:
         is_mask = first.dtype == torch.bool
         return is_mask or (name in _COMPARING and not first.is_floating_point())
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Keep tokens and the lines of masks, and judge a mask that is used."""
         given = kwargs or {}
         with DisableTorchFunction(), torch.no_grad():
@@ -116,13 +108,9 @@ class PaddingMaskObserver:
         self._lines.clear()
 
     def _keep(self, name: str, given: Tensor | None, result: Tensor, line: Line | None) -> None:
-        made = line if name in _COMPARING or given is None else self._line_of(given)
+        made = line if name in _COMPARING or given is None else self._lines.of(given)
         if made is not None:
-            self._lines[id(result)] = WeakTensor(result), made
-
-    def _line_of(self, mask: Tensor) -> Line | None:
-        known = self._lines.get(id(mask))
-        return known[1] if known is not None and known[0]() is mask else None
+            self._lines.keep(result, made)
 
     def _judge(self, mask: Tensor, visible: Tensor, line: Line | None) -> None:
         self._judged += 1
@@ -134,12 +122,12 @@ class PaddingMaskObserver:
             for ordered in (tokens, tokens.T):
                 found = _inverted(keys, ordered)
                 if found is not None:
-                    made = self._line_of(mask) or line
+                    made = self._lines.of(mask) or line
                     self.inverted.append(InvertedMask(made, line, *found))
                     return
 
 
-def _first(args: tuple[object, ...]) -> Tensor | None:
+def _first(args: Args) -> Tensor | None:
     given = args[0] if args else None
     if isinstance(given, list | tuple):
         given = given[-1] if given else None
@@ -147,7 +135,7 @@ def _first(args: tuple[object, ...]) -> Tensor | None:
 
 
 def _visible(
-    name: str, args: tuple[object, ...], given: Mapping[str, object]
+    name: str, args: Args, given: Mapping[str, object]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return a mask as it was given, and where it lets attention see."""
     if name == _ATTENTION:

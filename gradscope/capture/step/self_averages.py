@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.writes import has_versions
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _ROUNDING = 1e-6
 """Relative deviation of two weights from a sum of 1."""
@@ -61,7 +62,7 @@ class _Sum(NamedTuple):
         return _Sum(factors, self.reads + other.reads)
 
 
-class SelfAverageObserver:
+class SelfAverageObserver(Observer):
     """Follows sums of multiples of at most two memories that are computed outside of the graph.
 
     A moving average multiplies a tensor by `d` and adds `1 - d` times another. If both are the same
@@ -71,7 +72,7 @@ class SelfAverageObserver:
     names = frozenset({*_SIGNS, *_SCALES, *_LISTS, "copy_", "lerp", "lerp_"})
 
     def __init__(self) -> None:
-        self._sums: dict[int, tuple[WeakTensor[Tensor], _Sum]] = {}
+        self._sums = TensorNotes[_Sum]()
         """By `id` of a tensor."""
         self._scaled: dict[Memory, float] = {}
         """Number that the last write multiplied some memory with."""
@@ -85,9 +86,7 @@ class SelfAverageObserver:
         """The same of sums that are computed, whether or not they are written somewhere."""
         self._calls = 0
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call computes something outside of the graph."""
         given = args[0] if args else None
         if name in _LISTS:
@@ -96,14 +95,7 @@ class SelfAverageObserver:
             return False
         return not (torch.is_grad_enabled() and given.requires_grad) and given.dim() > 0
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Follow a call that has returned."""
         self._calls += 1
         given = kwargs or {}
@@ -115,7 +107,7 @@ class SelfAverageObserver:
         elif isinstance(result, Tensor):
             made = self._computed(name, args, given)
             if made is not None:
-                self._sums[id(result)] = WeakTensor(result), made
+                self._sums.keep(result, made)
                 self._note_computed(line, made)
 
     def of(self, parameters: Iterable[Tensor]) -> Iterator[SelfAverage]:
@@ -210,9 +202,7 @@ class SelfAverageObserver:
             return scale * (1 + added)
         return 1.0 if is_sum and abs(added) < _ROUNDING else None
 
-    def _computed(
-        self, name: str, args: tuple[object, ...], given: Mapping[str, object]
-    ) -> _Sum | None:
+    def _computed(self, name: str, args: Args, given: Mapping[str, object]) -> _Sum | None:
         """Return what a call without a write has computed, if it is a sum of two memories."""
         if len(args) < 2:
             return None
@@ -235,9 +225,8 @@ class SelfAverageObserver:
     def _sum(self, tensor: object) -> _Sum | None:
         if not isinstance(tensor, Tensor):
             return None
-        known = self._sums.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
+        if (known := self._sums.of(tensor)) is not None:
+            return known
         memory = _memory_of(tensor)
         return None if memory is None else _Sum({memory: 1.0}, 1)
 
@@ -288,9 +277,7 @@ def _written(
 _PLAIN = {"__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_"}
 
 
-def _pairs(
-    args: tuple[object, ...], given: Mapping[str, object]
-) -> Iterator[tuple[Tensor, object]]:
+def _pairs(args: Args, given: Mapping[str, object]) -> Iterator[tuple[Tensor, object]]:
     """Yield the tensors of a call for lists, each with its other operand."""
     targets = args[0] if args else ()
     other = args[1] if len(args) > 1 else next(iter(given.values()), None)

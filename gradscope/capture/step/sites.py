@@ -2,69 +2,17 @@
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable
 from types import FrameType
-from typing import Protocol
 
 from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
 from gradscope.capture.compiler import follow_original
+from gradscope.capture.observed_calls import Args, Function, Kwargs, Observer, Observers
 from gradscope.capture.source.lines import Caller, Line, hands_on_input, sequence_number
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.graph import Edge, edges
 from gradscope.capture.step.views import note_views
-
-
-class Observer(Protocol):
-    """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
-
-    names: frozenset[str]
-    """`__name__`s of the observed functions."""
-
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
-        """Return whether the line of a call should be looked up."""
-
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
-        """Record a call that has just returned. Nothing recorded may outlive the capture."""
-
-
-class Observers:
-    """Observers by the names of their functions."""
-
-    def __init__(self, observers: tuple[Observer, ...]) -> None:
-        self._observers = observers
-        self._positions = _positions_by_name(tuple(observer.names for observer in observers))
-        self.names = self._positions.keys()
-        """Names of all observed functions."""
-
-    def of(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> list[Observer]:
-        """Return the observers of a call with one of these names."""
-        observers = []
-        for position in self._positions[name]:
-            observer = self._observers[position]
-            if observer.wants(name, args, kwargs):
-                observers.append(observer)
-        return observers
-
-
-@cache
-def _positions_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
-    return {
-        name: tuple(position for position, wanted in enumerate(names) if name in wanted)
-        for name in frozenset[str]().union(*names)
-    }
 
 
 class SiteMode(TorchFunctionMode):
@@ -93,11 +41,7 @@ class SiteMode(TorchFunctionMode):
         """Observer of the earlier forward, which knows the lines of its nodes."""
 
     def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Iterable[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
+        self, func: Function, types: Iterable[type], args: Args = (), kwargs: Kwargs = None
     ) -> object:
         """Call the function, and record its line if autograd's counter advanced."""
         start = self.began(func, args, sys._getframe(1))
@@ -109,7 +53,7 @@ class SiteMode(TorchFunctionMode):
         """Return whether nodes were made since the last call, outside any observed call."""
         return sequence_number() != self._next
 
-    def began(self, func: Callable[..., object], args: tuple[object, ...], frame: FrameType) -> int:
+    def began(self, func: Function, args: Args, frame: FrameType) -> int:
         """Return the sequence number of the first node of a call that a frame makes."""
         start = sequence_number()
         if start != self._next:
@@ -125,9 +69,9 @@ class SiteMode(TorchFunctionMode):
 
     def returned(
         self,
-        func: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
+        func: Function,
+        args: Args,
+        kwargs: Kwargs,
         result: object,
         start: int,
         frame: FrameType,

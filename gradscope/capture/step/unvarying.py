@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes, WeakTensor
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -50,7 +51,7 @@ class UnitRatio(NamedTuple):
     factors: frozenset[float]
 
 
-class UnvaryingObserver:
+class UnvaryingObserver(Observer):
     """Follows quotients of whole numbers to floats, and exponentials of differences to products."""
 
     names = frozenset({*_DIVISIONS, *_VIEWS, *_FLOATING, *_CLIPS, "exp"})
@@ -67,13 +68,11 @@ class UnvaryingObserver:
         self._factors: dict[Line, UnitRatio] = {}
         self._differences: dict[int, WeakTensor[Tensor]] = {}
         """By `id`: differences of a tensor of the graph and another that is not of it."""
-        self._pending: dict[int, tuple[WeakTensor[Tensor], Line, ZeroQuotient | None]] = {}
-        """By `id` of a result: its line, and the quotient; None for a ratio."""
+        self._pending = TensorNotes[tuple[Line, ZeroQuotient | None]]()
+        """Line of a result, and the quotient; None for a ratio."""
         self._calls = 0
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call may make such a result, or uses one."""
         given = args[0] if args else None
         if self._calls >= _MOST or not isinstance(given, Tensor):
@@ -85,16 +84,9 @@ class UnvaryingObserver:
             return len(args) > 1 and _is_other(args[1], given)
         if name in _DIVISIONS and not given.is_floating_point() and given.numel() > 1:
             return name not in ("div", "divide") or bool((kwargs or {}).get("rounding_mode"))
-        return bool(self._pending) and any(map(self._is_pending, args[:2]))
+        return bool(self._pending) and any(map(self._pending.of, args[:2]))
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Follow a call that has returned."""
         if not isinstance(result, Tensor) or line is None:
             return
@@ -123,12 +115,12 @@ class UnvaryingObserver:
             return
         low, high = map(float, torch.aminmax(result.detach()))
         if low >= 1 - _ROUNDING and high <= 1 + _ROUNDING:
-            self._pending[id(result)] = WeakTensor(result), line, None
+            self._pending.keep(result, (line, None))
         else:
             self.varying.add(line)
 
     def _see_quotient(
-        self, args: tuple[object, ...], given: Mapping[str, object], result: Tensor, line: Line
+        self, args: Args, given: Mapping[str, object], result: Tensor, line: Line
     ) -> None:
         dividend = args[0]
         divisor = args[1] if len(args) > 1 else given.get("other")
@@ -147,11 +139,12 @@ class UnvaryingObserver:
             is_sorted=values == sorted(values),
         )
         if len(set(values)) > 1:
-            self._pending[id(result)] = WeakTensor(result), line, found
+            self._pending.keep(result, (line, found))
 
-    def _see_use(self, name: str, args: tuple[object, ...], result: Tensor) -> None:
-        used = next(one for one in args[:2] if self._is_pending(one))
-        _, line, quotient = self._pending[id(used)]
+    def _see_use(self, name: str, args: Args, result: Tensor) -> None:
+        used, (line, quotient) = next(
+            (one, known) for one in args[:2] if (known := self._pending.of(one)) is not None
+        )
         if quotient is None:
             other = next((one for one in args[:2] if one is not used), None)
             if name == _PRODUCT and _is_constant(other):
@@ -164,11 +157,7 @@ class UnvaryingObserver:
         elif result.is_floating_point():
             self.quotients[line] = quotient
         elif name in _VIEWS:
-            self._pending[id(result)] = WeakTensor(result), line, quotient
-
-    def _is_pending(self, tensor: object) -> bool:
-        known = self._pending.get(id(tensor))
-        return known is not None and known[0]() is tensor
+            self._pending.keep(result, (line, quotient))
 
 
 def _is_constant(factor: object) -> "TypeIs[Tensor]":

@@ -4,7 +4,6 @@ Reading `grad_fn` of a view that was made before its base was written to makes a
 node. Its sequence number, and with it the order of the backward, would differ.
 """
 
-from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     MethodDescriptorType,
@@ -14,6 +13,7 @@ from types import (
 
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args, Function
 from gradscope.capture.tensor_references import WeakTensor
 
 _C_FUNCTIONS = (
@@ -41,9 +41,7 @@ def is_old(tensor: Tensor) -> bool:
     return known is None or known[1] != version or known[0]() is not tensor
 
 
-def note_views(
-    func: Callable[..., object], name: str, args: tuple[object, ...], result: object
-) -> None:
+def note_views(func: Function, name: str, args: Args, result: object) -> None:
     """Note the views that a call has just made of a tensor that was written to before.
 
     A layer such as `nn.GRU(batch_first=True)` or `nn.ReLU(inplace=True)` returns such a tensor, and

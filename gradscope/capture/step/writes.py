@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.interpreter import uncounted
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line, sequence_number
 from gradscope.capture.step.cuts import CutTracker
 
@@ -76,7 +77,7 @@ class Write(NamedTuple):
     """Sequence number of the next node at that time."""
 
 
-class WriteObserver:
+class WriteObserver(Observer):
     """Records every in-place write of the forward, without its tensor."""
 
     names = _in_place_names() | _BY_OPTION
@@ -86,23 +87,11 @@ class WriteObserver:
         self.earlier: WriteObserver | None = None
         """Observer of the earlier writes, if there is one."""
 
-    def wants(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether the call writes in place."""
         return name not in _BY_OPTION or bool(kwargs and kwargs.get("inplace"))
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record the tensors that were written to, if they count versions."""
         written = args[0] if args else None
         with DisableTorchFunction():

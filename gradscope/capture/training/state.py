@@ -13,13 +13,12 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
-from gradscope.capture.training.manual_steps import ManualSteps
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
+from gradscope.capture.training.observers import ManualSteps, RankObserver
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
-from gradscope.capture.training.rank_observer import RankObserver
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from gradscope.capture.training.unvarying_results import UnvaryingResults

@@ -110,7 +110,7 @@ def _report_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: boo
     """Report on the ranks that a script has started."""
     recordings = [load_recording(one) for one in paths]
     if all(map(has_no_gradients, recordings)):
-        from gradscope.cli.run.untrained_ranks import untrained_error
+        from gradscope.cli.run.unobserved import untrained_error
 
         error = untrained_error(planned, paths, recordings)
         return _tell_unobserved(planned, recordings[0], error, note=error.what)

@@ -6,6 +6,7 @@ from dataclasses import field
 from torch import Tensor
 from torch.autograd import Function
 
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.source.lines import Line
 from gradscope.frozen import dataclass
 from gradscope.probes.forward.gradient_check import MOST_ELEMENTS
@@ -28,7 +29,7 @@ class Application:
     line: Line | None
 
 
-def with_copies(args: tuple[object, ...]) -> tuple[object, ...]:
+def with_copies(args: Args) -> tuple[object, ...]:
     """Return arguments with copies of tensors, because later operations may write to them.
 
     Raises:
@@ -53,7 +54,7 @@ class Applications:
     """Why no call was kept."""
     _shapes: set[tuple[object, ...]] = field(default_factory=set)
 
-    def note(self, args: tuple[object, ...], line: Line | None) -> None:
+    def note(self, args: Args, line: Line | None) -> None:
         """Store copies of the inputs, unless there are enough with these shapes."""
         self.line = self.line or line
         shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, Tensor))

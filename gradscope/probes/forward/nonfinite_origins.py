@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.naming import dtype_name, shape_of
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.graph import tensors
@@ -113,7 +114,7 @@ class OriginTracker(OperationMode):
         self.of_loss: int | None = None
         """Origin of a non-finite loss."""
 
-    def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def before(self, name: str, args: Args, kwargs: dict[str, object]) -> None:
         """Check the operands, some of which the operation may write to."""
         self._made = None
         inputs = args[1:] if name in _OVERWRITING else args

@@ -1,6 +1,6 @@
 """Observes every operation of a repeated forward, those inside torch's layers included."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.capture.observed_calls import Args, Function
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import VIEW_OPERATIONS, release, walk
@@ -52,9 +53,9 @@ class OperationMode(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Callable[..., object],
+        func: Function,
         types: object,
-        args: tuple[object, ...] = (),
+        args: Args = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """Run an operation."""
@@ -76,7 +77,7 @@ class OperationMode(TorchDispatchMode):
         """Report the last operation after the forward has ended with a loss."""
         self._hand_on()
 
-    def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def before(self, name: str, args: Args, kwargs: dict[str, object]) -> None:
         """Observe an operation that is about to run."""
 
     def ran(self, operation: Operation) -> None:

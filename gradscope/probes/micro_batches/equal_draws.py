@@ -8,6 +8,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.capture.observed_calls import Args, Kwargs
 from gradscope.frozen import dataclass
 
 _NOISE = (
@@ -109,11 +110,7 @@ class _DrawMode(TorchDispatchMode):
         self._positions: dict[_Key, int] = {}
 
     def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
+        self, func: OpOverload, types: object, args: Args = (), kwargs: Kwargs = None
     ) -> object:
         named = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
@@ -191,12 +188,12 @@ def _part_of(whole: Tensor, like: Tensor, part: Part) -> Tensor | None:
     return whole.narrow(dimension, part.start * each, part.size * each)
 
 
-def _scalars(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+def _scalars(args: Args, kwargs: Mapping[str, object]) -> tuple[object, ...]:
     given = (*args, *(kwargs[name] for name in sorted(kwargs)))
     return tuple(value for value in given if isinstance(value, bool | int | float))
 
 
-def _dropped(args: tuple[object, ...], mask: Tensor) -> Tensor:
+def _dropped(args: Args, mask: Tensor) -> Tensor:
     given, probability = args[0], args[1]
     assert isinstance(given, Tensor)
     assert isinstance(probability, float | int)
@@ -204,7 +201,7 @@ def _dropped(args: tuple[object, ...], mask: Tensor) -> Tensor:
     return given * mask * scale
 
 
-def _generator(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Generator | None:
+def _generator(args: Args, kwargs: Mapping[str, object]) -> torch.Generator | None:
     """Return the generator of an operation, None on devices of other kinds."""
     given = (*args, *kwargs.values())
     for value in given:

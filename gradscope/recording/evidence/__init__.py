@@ -1,177 +1,36 @@
-"""Results of the probes besides gradients: one file per topic, and the list of all kinds.
+"""Results of the probes besides gradients: one file per topic, and all kinds together.
 
 A kind of evidence is a frozen dataclass with a `table`. Its fields are numbers, strings, shapes,
 tensor references, and tuples or dataclasses of these. The recording's file gets a table for it.
 """
 
-from gradscope.recording.evidence.batches import (
-    AccumulatedGradient,
-    AccumulationRecord,
-    BatchIdentity,
-    BatchRecord,
-    EqualOutputsRecord,
-    IgnoredInputRecord,
-    LossTermRecord,
-    MicroBatchRecord,
-    MixedExamplesRecord,
-    PaddingRecord,
-    ProbeRecord,
-    TermPairRecord,
-)
-from gradscope.recording.evidence.code import SourceRecord, StatementRecord
-from gradscope.recording.evidence.failures import (
-    AutogradErrorRecord,
-    CustomFunctionRecord,
-    FlushRecord,
-    LateCapture,
-    NonfiniteRecord,
-    SuspectedBreak,
-    UnrepeatedRegion,
-    WithheldRecord,
-)
-from gradscope.recording.evidence.forward import (
-    ComparisonRecord,
-    ForwardStat,
-    HorizonRecord,
-    InvertedMaskRecord,
-    LogitRecord,
-    OwnSimilarityRecord,
-    PartialNormRecord,
-    PathCutRecord,
-    RouterRecord,
-    SaturationRecord,
-    SoftmaxRecord,
-    UnitRecord,
-    UnreachableTargetRecord,
-    ZeroDerivativeRecord,
-    ZeroLabelRecord,
-    ZeroQuotientRecord,
-)
-from gradscope.recording.evidence.parameters import (
-    AttributeRecord,
-    CallerRecord,
-    CastRecord,
-    DroppedRecord,
-    FreezeRecord,
-    InfluenceRecord,
-    InitialisationRecord,
-    LeafRecord,
-    LoadedRecord,
-    OverwrittenRecord,
-    PartlyUnfrozenRecord,
-    RedrawRecord,
-    ReplacementRecord,
-    SymmetryRecord,
-    TwinRecord,
-    UncalledUpdateRecord,
-    UnreadModuleRecord,
-)
-from gradscope.recording.evidence.ranks import (
-    ParameterPlacement,
-    RankEvent,
-    RankIdentity,
-    RankNumbers,
-    RankPass,
-    WrappedModel,
-)
-from gradscope.recording.evidence.summaries import (
-    CosineSummary,
-    LimitRecord,
-    SeriesSummary,
-    StepSummary,
-)
-from gradscope.recording.evidence.training import (
-    ClipPass,
-    ClipScope,
-    ClipTrial,
-    ContinuedRun,
-    LibraryCall,
-    OptimizerRecord,
-    OverfitRecord,
-    RoundedUpdate,
-    RunEnding,
-    TrainedOptimizer,
-    TrainerArgument,
-    WatchCost,
+from collections.abc import Iterator
+from types import ModuleType
+
+from gradscope.recording.evidence import (
+    batches,
+    code,
+    failures,
+    forward,
+    parameters,
+    ranks,
+    summaries,
+    training,
 )
 
-EVIDENCE: tuple[type, ...] = (
-    AccumulatedGradient,
-    AccumulationRecord,
-    AttributeRecord,
-    AutogradErrorRecord,
-    BatchIdentity,
-    BatchRecord,
-    CallerRecord,
-    CastRecord,
-    ClipPass,
-    ClipScope,
-    ClipTrial,
-    ComparisonRecord,
-    ContinuedRun,
-    CosineSummary,
-    CustomFunctionRecord,
-    DroppedRecord,
-    EqualOutputsRecord,
-    FlushRecord,
-    ForwardStat,
-    FreezeRecord,
-    HorizonRecord,
-    IgnoredInputRecord,
-    InfluenceRecord,
-    InitialisationRecord,
-    InvertedMaskRecord,
-    LateCapture,
-    LeafRecord,
-    LibraryCall,
-    LimitRecord,
-    LoadedRecord,
-    LogitRecord,
-    LossTermRecord,
-    MicroBatchRecord,
-    MixedExamplesRecord,
-    NonfiniteRecord,
-    OptimizerRecord,
-    OverfitRecord,
-    OverwrittenRecord,
-    OwnSimilarityRecord,
-    PaddingRecord,
-    ParameterPlacement,
-    PartialNormRecord,
-    PartlyUnfrozenRecord,
-    PathCutRecord,
-    ProbeRecord,
-    RankEvent,
-    RankIdentity,
-    RankNumbers,
-    RankPass,
-    RedrawRecord,
-    ReplacementRecord,
-    RoundedUpdate,
-    RouterRecord,
-    RunEnding,
-    SaturationRecord,
-    SeriesSummary,
-    SoftmaxRecord,
-    SourceRecord,
-    StatementRecord,
-    StepSummary,
-    SuspectedBreak,
-    SymmetryRecord,
-    TermPairRecord,
-    TrainedOptimizer,
-    TrainerArgument,
-    TwinRecord,
-    UncalledUpdateRecord,
-    UnitRecord,
-    UnreachableTargetRecord,
-    UnreadModuleRecord,
-    UnrepeatedRegion,
-    WatchCost,
-    WithheldRecord,
-    WrappedModel,
-    ZeroDerivativeRecord,
-    ZeroLabelRecord,
-    ZeroQuotientRecord,
+
+def _kinds(*topics: ModuleType) -> Iterator[type]:
+    for topic in topics:
+        for kind in vars(topic).values():
+            is_own = isinstance(kind, type) and kind.__module__ == topic.__name__
+            if is_own and "table" in vars(kind):
+                yield kind
+
+
+EVIDENCE: tuple[type, ...] = tuple(
+    sorted(
+        _kinds(batches, code, failures, forward, parameters, ranks, summaries, training),
+        key=lambda kind: kind.__name__,
+    )
 )
 """Every kind, in the order of their tables in a file."""

@@ -8,6 +8,8 @@ from gradscope.options.recording_options import bytes_of
 
 FOLDED = 100
 """Number of steps that are folded together first."""
+CLOSING = 32_768
+"""Bytes that are left for the end of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +63,8 @@ _SMALLER = (
     ("measured", 1),
 )
 """What is kept less of, in this order, and down to how much."""
+
+
+def room_for_steps(limit: int) -> int:
+    """Return the size in bytes up to which steps are added; the rest is for summaries."""
+    return limit - max(limit // 10, 2 * CLOSING)

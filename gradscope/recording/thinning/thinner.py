@@ -23,7 +23,7 @@ from gradscope.recording.thinning.chunks import (
     whole_step,
 )
 from gradscope.recording.thinning.readings import Reading, Readings
-from gradscope.recording.thinning.room import FOLDED, Room
+from gradscope.recording.thinning.room import CLOSING, FOLDED, Room
 from gradscope.recording.thinning.updates import LED, follows_large_update
 from gradscope.recording.writer import RecordingWriter
 
@@ -323,7 +323,7 @@ class Thinner:
     def reserve(self) -> Iterator[None]:
         """Let small records be written where there is no room for further steps."""
         before = self._writer.largest
-        self._writer.allow(self._room.limit - _CLOSING)
+        self._writer.allow(self._room.limit - CLOSING)
         try:
             yield
         finally:
@@ -352,15 +352,6 @@ class Thinner:
         if lacking and found != self._told:
             self._writer.put(evidence_tables()[LimitRecord], 0, found)
             self._told = found
-
-
-_CLOSING = 32_768
-"""Bytes that are left for the end of a run."""
-
-
-def room_for_steps(limit: int) -> int:
-    """Return the size in bytes up to which steps are added; the rest is for summaries."""
-    return limit - max(limit // 10, 2 * _CLOSING)
 
 
 def _block(steps: range, count: int, own: Sequence["Whole | _Repeated"]) -> range:

@@ -92,8 +92,8 @@ SCRIPTS = (
 )
 """Scripts in `assets/`, in order: they share one scope."""
 STYLES = ("page", "graph", "timeline", "manual")
-SERVED_SCRIPTS = ("served", "renewal")
-SERVED_STYLE = "served"
+SERVED_SCRIPTS = ("served/served", "served/renewal")
+SERVED_STYLE = "served/served"
 """Scripts and style of pages that a server keeps current."""
 
 _ASSETS = files("gradscope.report.html") / "assets"
@@ -150,7 +150,7 @@ def render_plain(template: str, served: Served, **values: object) -> str:
         served: How it is served.
         values: Values of the template.
     """
-    script = f"(() => {{\n'use strict';\n{_own('js', ('served', 'library'))}\n}})();"
+    script = f"(() => {{\n'use strict';\n{_own('js', ('served/served', 'served/library'))}\n}})();"
     return _rendered(template, [script], served, **values)
 
 

@@ -7,7 +7,7 @@ from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
-from gradscope.report.attention.document import attention_sections
+from gradscope.report.attention import attention_sections
 from gradscope.report.document import Fact, Facts, FindingBlock, Section
 from gradscope.report.finding_phrasing import fix_text, guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block

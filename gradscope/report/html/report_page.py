@@ -11,12 +11,12 @@ from gradscope.phrasing import aligned, counted, printable
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.html.charts.curves import curve_chart
 from gradscope.report.html.charts.depth import depth
-from gradscope.report.html.charts.heatmap import heatmap
+from gradscope.report.html.charts.heatmap import heatmap, two_steps
 from gradscope.report.html.charts.magnitudes import magnitudes
 from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.charts.other_steps import other_steps
+from gradscope.report.html.charts.rank_map import rank_map, rank_tables
 from gradscope.report.html.charts.timeline import timeline
-from gradscope.report.html.charts.two_steps import two_steps
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.gists import shortened
 from gradscope.report.html.page import (
@@ -29,8 +29,6 @@ from gradscope.report.html.page import (
     within,
 )
 from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, texts_of
-from gradscope.report.html.ranks.rank_map import rank_map
-from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 from gradscope.report.run.phrasing import file_word
 

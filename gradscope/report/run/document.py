@@ -15,7 +15,7 @@ from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.training import ContinuedRun
-from gradscope.report.attention.document import attention_sections
+from gradscope.report.attention import attention_sections
 from gradscope.report.document import (
     Block,
     Column,

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
-from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.recording_index import RecordingIndex, captured_lines
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, StepEvent, only
@@ -175,11 +175,9 @@ class _Reaches:
     def by_line(self) -> dict[int, frozenset[int]]:
         """By line: those that every captured backward there has reached."""
         recording = self.indexed.recording
-        lines = {(one.step, one.order): one.site for one in recording.events}
         known = {record.name: record.index for record in recording.parameters}
         found: dict[int, frozenset[int]] = {}
-        for captured in recording.captured_steps:
-            site = lines.get((captured.step, captured.order))
+        for captured, site in captured_lines(recording):
             names = captured.recording.parameters
             reached = frozenset(
                 known[names[stat.parameter].name]
@@ -229,11 +227,10 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
 
 def _entries(context: RuleContext, leak: _Leak) -> tuple[Site, ...]:
     """Return the lines where another network uses results of the parameters with the leak."""
-    lines = {(one.step, one.order): one.site for one in context.recording.events}
     records = context.recording.parameters
     names = {records[index].name for index in leak.parameters}
-    for captured in context.recording.captured_steps:
-        if lines.get((captured.step, captured.order)) == leak.foreign.site:
+    for captured, site in captured_lines(context.recording):
+        if site == leak.foreign.site:
             return tuple(dict.fromkeys(_lines_of_entries(captured.recording, names)))
     return ()
 

@@ -6,9 +6,10 @@ from typing import ClassVar
 from gradscope.analysis.windows import Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
-from gradscope.recording.events import SharedWeightsEvent, StepEvent, only
+from gradscope.recording.events import SharedWeightsEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, has_step
 from gradscope.rules.rule import Rule
 
 
@@ -56,11 +57,7 @@ class WeightsKeptByReference(Rule):
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS212", "GS318")
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        has_step = any(only(StepEvent, context.shared(Windows).events))
-        return None if has_step else "no optimizer stepped"
+    needs: ClassVar[Needs] = (has_step,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that averages or restores what it never copied."""

@@ -6,11 +6,12 @@ from typing import ClassVar
 from gradscope.analysis.windows import Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
-from gradscope.recording.events import AverageEvent, StepEvent, only
+from gradscope.recording.events import AverageEvent, only
 from gradscope.recording.evidence.parameters import UncalledUpdateRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.architectures.still_copies import still_copies
+from gradscope.rules.needs import Needs, has_step
 from gradscope.rules.rule import Rule
 
 _HALF = 0.5
@@ -65,14 +66,10 @@ class WrongWeightAverage(Rule):
     name: ClassVar[str] = "wrong-weight-average"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
+    needs: ClassVar[Needs] = (has_step,)
 
     least_kept: float = 0.05
     """Largest factor `a`, 0 to 0.1. Chosen: a decay of 0.9 and a tau of 0.5 are in use."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        has_step = any(only(StepEvent, context.shared(Windows).events))
-        return None if has_step else "no optimizer stepped"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with such an average."""

@@ -28,7 +28,7 @@ from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
 from gradscope.rules.captured_steps.fates import Fate, fates_of
-from gradscope.rules.captured_steps.losses import all_losses, losses_before, losses_from
+from gradscope.rules.captured_steps.losses import losses_around
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 
@@ -123,6 +123,8 @@ class Training:
         records = captured.recording.evidence_of(OptimizerRecord)
         sure = {index for record in records for index in record.parameters}
         sure |= {index for name, index in known.items() if self._named[name] < 2}
+        step = next(iter(captured.recording.steps), None)
+        losses = losses_around(self._events, self._backward(captured), step)
         return Surroundings(
             held=indices(held) & sure if self.optimizers else every,
             stepped=indices(stepped) & sure if self.optimizers else every,
@@ -148,9 +150,9 @@ class Training:
             uncleared=self._uncleared(captured),
             are_optimizers_alike=are_alike(self.optimizers),
             are_gradients_assigned=self._are_gradients_assigned,
-            losses=tuple(self._losses(captured)),
-            losses_before=tuple(self._losses_before(captured)),
-            losses_of_line=tuple(self._losses_of_line(captured)),
+            losses=losses.own,
+            losses_before=losses.before,
+            losses_of_line=losses.of_line,
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
@@ -338,11 +340,9 @@ class Training:
 
     def _backward(self, captured: CapturedStep) -> BackwardStart | None:
         """Return the event of a captured backward; None if it is missing."""
-        position = bisect_left(self._keys, (captured.step, captured.order))
-        is_there = position < len(self._keys) and self._keys[position] == (
-            captured.step,
-            captured.order,
-        )
+        key = (captured.step, captured.order)
+        position = bisect_left(self._keys, key)
+        is_there = position < len(self._keys) and self._keys[position] == key
         event = self._events[position] if is_there else None
         return event if isinstance(event, BackwardStart) else None
 
@@ -379,22 +379,6 @@ class Training:
     def _names(self, parameters: Iterable[int]) -> Iterator[str]:
         return (self.recording.parameters[index].name for index in parameters)
 
-    def _losses(self, captured: CapturedStep) -> Iterator[float]:
-        backward = self._backward(captured)
-        if backward is None:
-            step = captured.recording.steps[0] if captured.recording.steps else None
-            yield from [] if step is None or step.loss is None else [step.loss]
-            return
-        yield from losses_from(self._events, backward)
-
-    def _losses_before(self, captured: CapturedStep) -> Iterator[float]:
-        backward = self._backward(captured)
-        yield from () if backward is None else losses_before(self._events, backward)
-
-    def _losses_of_line(self, captured: CapturedStep) -> Iterator[float]:
-        backward = self._backward(captured)
-        yield from () if backward is None else all_losses(self._events, backward)
-
     @cached_property
     def _rates(self) -> dict[int, float]:
         """By optimizer: the largest learning rate of its steps."""
@@ -407,11 +391,8 @@ class Training:
     @cached_property
     def _last_sound_step(self) -> int:
         """The last step of the run with finite gradients; -1 without one."""
-        sound = (
-            event.step
-            for event in self._events
-            if isinstance(event, StepEvent) and not event.nonfinite and isfinite(event.norm or 0.0)
-        )
+        steps = only(StepEvent, self._events)
+        sound = (one.step for one in steps if not one.nonfinite and isfinite(one.norm or 0.0))
         return max(sound, default=-1)
 
     @cached_property

@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.source_text import is_in_model, line_of
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -54,6 +55,7 @@ class DeadUnit(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
+    needs: ClassVar[Needs] = (probe_ran("forward"),)
 
     note_share: float = 0.5
     """Share of a layer's units above which it is a note. Measured: 52 % in healthy networks of 30.
@@ -76,10 +78,6 @@ class DeadUnit(Rule):
     """Number of rows below which no layer is judged: half of all units are inactive in a single
     row.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """The units are counted in a second forward."""
-        return context.probe_skip_reason("forward")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose activations leave units inactive."""

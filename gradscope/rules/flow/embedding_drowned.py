@@ -11,6 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, has_forward_values
 from gradscope.rules.rule import Rule
 
 _SUMS = ("AddBackward0", "SubBackward0")
@@ -57,6 +58,7 @@ class EmbeddingDrowned(Rule):
     name: ClassVar[str] = "embedding-drowned"
     level: ClassVar[Severity] = "warning"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="ratio"),)
+    needs: ClassVar[Needs] = (has_forward_values,)
 
     ratio: float = 100.0
     """Size of the sum over that of the embedding, as root mean squares. Measured: healthy models
@@ -66,11 +68,6 @@ class EmbeddingDrowned(Rule):
     """Range of the sum over that of the embedding. Chosen: a tenth of `ratio`, as the range of a
     normal distribution is several times its root mean square.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        is_measured = bool(context.recording.evidence_of(ForwardStat))
-        return None if is_measured else "the values of the forward were not measured"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every sum that drowns an embedding."""

@@ -10,6 +10,7 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.source_text import line_of, parameters_before, weight_follows
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -68,6 +69,7 @@ class SaturatedActivation(Rule):
     lasts: ClassVar[Lasting] = "always"
     explains: ClassVar[tuple[str, ...]] = ("GS102",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
+    needs: ClassVar[Needs] = (probe_ran("forward"),)
 
     share: float = 0.5
     """Share of the elements, or of the rows for softmax. Measured: at most 0.01 in healthy models.
@@ -84,10 +86,6 @@ class SaturatedActivation(Rule):
     """Number of elements or rows below which an activation is not judged, such as a single learned
     gate.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """The outputs are counted in a second forward."""
-        return context.probe_skip_reason("forward")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with saturated activations."""

@@ -22,6 +22,7 @@ from gradscope.rules.helpers.growth_position import (
     trend_position,
 )
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
 _SHRINKING = 0.05
@@ -80,6 +81,7 @@ class VanishingGradient(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
     fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)
+    needs: ClassVar[Needs] = (has_backward,)
 
     note_decades: float = 2.0
     """Orders of magnitude by which the gradient shrinks. Measured: with SGD, 11 % learn at 2 to 3.
@@ -89,10 +91,6 @@ class VanishingGradient(Rule):
     error_decades: float = 6.0
     """Orders of magnitude, as above. Measured: with Adam, 9 % learn at 6 to 8, and nothing above 8.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient vanishes."""

@@ -8,6 +8,7 @@ from gradscope.recording.evidence.forward import ZeroDerivativeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _STRAIGHT = frozenset({"Hardtanh", "LeakyReLU", "PReLU", "RReLU", "ReLU", "ReLU6", "Threshold"})
@@ -50,10 +51,7 @@ class ZeroSecondDerivative(Rule):
     code: ClassVar[str] = "GS118"
     name: ClassVar[str] = "zero-second-derivative"
     level: ClassVar[Severity] = "warning"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("derivatives")
+    needs: ClassVar[Needs] = (probe_ran("derivatives"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all second derivatives that are zero."""

@@ -1,14 +1,16 @@
 """Common parts of the rules about ranks: the job of a context, its lines, and texts on ranks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import ClassVar
 
 from gradscope.analysis.folding import joined_numbers
 from gradscope.analysis.job import Job, Rank
+from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
 
 SINGLE = "the recordings of other ranks are needed"
 """Reason why a rule cannot judge one rank alone."""
@@ -19,12 +21,23 @@ def job_of(context: RuleContext) -> Job:
     return Job.of(context.ranks or (context.recording,))
 
 
-def is_in_job(context: RuleContext) -> bool:
-    """Return whether the recording is of a process in a process group."""
-    return context.is_run and context.shared(job_of).first.identity is not None
+def has_other_ranks(context: RuleContext) -> str | None:
+    """Return why ranks cannot be compared."""
+    return None if context.shared(job_of).is_joined else SINGLE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRule(Rule):
+    """A rule on the processes of a process group."""
+
+    needs_run: ClassVar[bool] = True
+
+    def is_for(self, context: RuleContext) -> bool:
+        """Return whether the process was in a process group."""
+        return context.is_run and context.shared(job_of).first.identity is not None
+
+
+@dataclass(frozen=True, slots=True)
 class JoinedEvent:
     """Equal events of one or more ranks at one line."""
 

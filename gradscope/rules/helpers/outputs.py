@@ -20,8 +20,8 @@ _SAME_FEATURES = frozenset(
 
 def is_over_one_element(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether an operation is a softmax that has nothing to choose from."""
-    dimension, shape = _dimension(context, node), node.outputs[0]
-    return dimension is not None and shape is not None and shape.dims[dimension:][:1] == (1,)
+    dimension = _dimension(context, node)
+    return dimension is not None and (node.dims() or ())[dimension:][:1] == (1,)
 
 
 def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
@@ -45,8 +45,7 @@ def weighs_positions(context: RuleContext, node: NodeRecord) -> bool:
 
     These are the weights of an attention, `(weight * states).sum(1)`, but not those of experts.
     """
-    shape = node.outputs[0]
-    sizes = set() if shape is None else {size for size in shape.dims[1:] if size > 1}
+    sizes = {size for size in (node.dims() or ())[1:] if size > 1}
     waiting, seen = [node.index], {node.index}
     while waiting:
         for position in set(context.users.get(waiting.pop(), ())) - seen:
@@ -87,8 +86,7 @@ def _takes_parameter(context: RuleContext, node: NodeRecord) -> bool:
 
 
 def _rank(node: NodeRecord) -> int:
-    shape = node.outputs[0]
-    return 0 if shape is None else len(shape.dims)
+    return len(node.dims() or ())
 
 
 def _dimension(context: RuleContext, node: NodeRecord) -> int | None:
@@ -164,5 +162,5 @@ def _is_passed(node: NodeRecord) -> bool:
 
 
 def _size(context: RuleContext, tensor: TensorRef) -> int:
-    shape = context.recording.nodes[tensor.node].outputs[tensor.slot]
-    return 0 if shape is None else math.prod(shape.dims)
+    dims = context.recording.nodes[tensor.node].dims(tensor.slot)
+    return 0 if dims is None else math.prod(dims)

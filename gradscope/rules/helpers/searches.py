@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cached_property
 
-from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.recording_index import RecordingIndex, captured_lines
 from gradscope.analysis.windows import Series, Window
 from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, GradEvent, StepEvent, only
@@ -33,17 +33,13 @@ class SearchingLines:
 
     @cached_property
     def _by_line(self) -> dict[int, set[bool]]:
-        recording = self.indexed.recording
-        lines = {(one.step, one.order): one.site for one in recording.events}
         found: dict[int, set[bool]] = {}
-        for captured in recording.captured_steps:
-            site = lines.get((captured.step, captured.order))
-            if site is None:
-                continue
-            nodes = captured.recording.nodes
-            reaches = any(stat.reach == "gradient" for stat in captured.recording.parameter_stats)
-            has_input = any(node.kind == "leaf" for node in nodes)
-            found.setdefault(site, set()).add(has_input and reaches)
+        for captured, site in captured_lines(self.indexed.recording):
+            if site is not None:
+                own = captured.recording
+                reaches = any(stat.reach == "gradient" for stat in own.parameter_stats)
+                has_input = any(node.kind == "leaf" for node in own.nodes)
+                found.setdefault(site, set()).add(has_input and reaches)
         return found
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.recording.records import ModuleCallRecord, NodeRecord, TensorRef
+from gradscope.recording.records import ModuleCallRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 _SEQUENTIAL = frozenset({"GRU", "LSTM", "MultiheadAttention", "RNN"})
@@ -38,7 +38,7 @@ def _is_read_across(
     context: RuleContext, output: TensorRef, rows: int, made_by: tuple[str, ...]
 ) -> bool:
     node = context.recording.nodes[output.node]
-    dims = _dims(node, output.slot)
+    dims = node.dims(output.slot) or ()
     is_batch = len(dims) == 3 and dims[0] == rows and dims[1] not in (1, rows)
     if not is_batch or node.operation not in made_by:
         return False
@@ -53,7 +53,7 @@ def _followers(context: RuleContext, start: int, dims: tuple[int, ...]) -> Itera
         position = waiting.pop()
         yield position
         for user in context.users.get(position, ()):
-            shape = _dims(context.recording.nodes[user], 0)
+            shape = context.recording.nodes[user].dims() or ()
             if user not in seen and any(shape[: len(one)] == one for one in kept):
                 seen.add(user)
                 waiting.append(user)
@@ -61,16 +61,10 @@ def _followers(context: RuleContext, start: int, dims: tuple[int, ...]) -> Itera
 
 def _selects(context: RuleContext, position: int, first: tuple[int, ...]) -> bool:
     """Return whether one of the second dimension is selected from a result."""
-    before = _dims(context.recording.nodes[position], 0)
+    before = context.recording.nodes[position].dims() or ()
     if before[:2] != first:
         return False
     users = (context.recording.nodes[user] for user in context.users.get(position, ()))
     return any(
-        user.operation == _SELECTING and _dims(user, 0) == (before[0], *before[2:])
-        for user in users
+        user.operation == _SELECTING and user.dims() == (before[0], *before[2:]) for user in users
     )
-
-
-def _dims(node: NodeRecord, slot: int) -> tuple[int, ...]:
-    shape = node.outputs[slot] if slot < len(node.outputs) else None
-    return () if shape is None else tuple(shape.dims)

@@ -10,6 +10,7 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.learned_weights import PRODUCTS, LearnedWeight, entangled_weights
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
 _LOGARITHMS = frozenset(
@@ -93,10 +94,7 @@ class CriticInPolicyLoss(Rule):
     level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that computes such an advantage."""

@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import EqualOutputsRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _CAUSES = ("GS101", "GS102", "GS104", "GS106")
@@ -52,10 +53,7 @@ class EqualOutputs(Rule):
     code: ClassVar[str] = "GS715"
     name: ClassVar[str] = "equal-outputs"
     level: ClassVar[Severity] = "warning"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("equal outputs")
+    needs: ClassVar[Needs] = (probe_ran("equal outputs"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the operation that makes examples equal."""

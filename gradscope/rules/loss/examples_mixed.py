@@ -277,7 +277,7 @@ def _order(comparison: ComparisonRecord) -> str | None:
 
 def _is_over_rows(node: NodeRecord, rows: int) -> bool:
     """Return whether the first dimension alone has the size of the examples."""
-    dims = () if node.outputs[0] is None else node.outputs[0].dims
+    dims = node.dims() or ()
     return dims[:1] == (rows,) and rows not in dims[1:] and prod(dims[1:]) > 1
 
 

@@ -8,6 +8,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _ENTROPIES = frozenset(
@@ -48,10 +49,7 @@ class FocalFactorOfMean(Rule):
     name: ClassVar[str] = "focal-factor-of-mean"
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every mean that is multiplied by a factor of its own."""

@@ -8,6 +8,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
 _Kind = Literal["difference", "ratio", "added again", "multiplied again"]
@@ -69,10 +70,7 @@ class GradientCancels(Rule):
     level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every operation whose gradient cancels."""

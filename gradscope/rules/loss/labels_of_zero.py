@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ZeroLabelRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 
@@ -41,10 +42,7 @@ class LabelsOfZero(Rule):
     name: ClassVar[str] = "labels-of-zero"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS204",)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with such a loss."""

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.linear_ways import linear_signs
 from gradscope.rules.helpers.loss.log_scales import LogScale, Scaled, log_scales, scaled_by
-from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
+from gradscope.rules.needs import Needs, has_backward, has_forward_values
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -52,14 +52,7 @@ class LogScaleOfWrongSign(Rule):
     level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "always"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        if not context.has_backward:
-            return "no backward was recorded"
-        if not context.shared(forward_stats):
-            return "the values of the forward were not measured"
-        return None
+    needs: ClassVar[Needs] = (has_backward, has_forward_values)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes such a logarithm."""

@@ -10,6 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.loss.flow import is_averaged_into_loss
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _BY_HAND = {"mul": "a product", "sub": "a difference"}
@@ -73,10 +74,7 @@ class LossBroadcast(Rule):
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS218",)
     fix: ClassVar[FixRule | None] = FixRule(safety="safe")
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line."""

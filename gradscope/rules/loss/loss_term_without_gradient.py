@@ -18,6 +18,7 @@ from gradscope.rules.helpers.loss.flow import (
     sums_of_loss,
 )
 from gradscope.rules.helpers.optimizers import positions
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _DERIVATIVE = "autograd.grad"
@@ -84,10 +85,7 @@ class LossTermWithoutGradient(Rule):
     level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("path cuts")
+    needs: ClassVar[Needs] = (probe_ran("path cuts"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every term without a gradient."""

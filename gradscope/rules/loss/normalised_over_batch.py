@@ -10,6 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.contrasts import contrasts
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _NORMS = ("LinalgVectorNorm", "Norm")
@@ -49,17 +50,14 @@ class NormalisedOverBatch(Rule):
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first loss with such embeddings."""
         for examples, loss, norms in _losses_with_norms(context):
             norms.sort(key=partial(_line, context))
             others = [one.site for one in norms[1:] if one.site != norms[0].site]
-            dims = _dims(norms[0])
+            dims = norms[0].dims() or ()
             yield self.finding(
                 context,
                 message=(
@@ -161,5 +159,4 @@ def _behind_views(
 
 
 def _dims(node: NodeRecord) -> tuple[int, ...]:
-    shape = node.outputs[0] if node.outputs else None
-    return () if shape is None else shape.dims
+    return node.dims() or ()

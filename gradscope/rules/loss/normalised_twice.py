@@ -14,6 +14,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, users_up_to_loss
 from gradscope.rules.helpers.loss.inputs import LINEAR, product_with_bias
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 LAYER = "a linear layer"
@@ -145,10 +146,7 @@ class NormalisedTwice(Rule):
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
     fix: ClassVar[FixRule | None] = FixRule(safety="safe", removes_operation=True)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that normalises first."""
@@ -235,7 +233,7 @@ def _pairs(context: RuleContext) -> Iterator[_Pair]:
     for node, dimension in dimensions.items():
         second = context.recording.nodes[node]
         first = _first_by_hand(context, second)
-        dims = second.outputs[0].dims if second.outputs[0] else ()
+        dims = second.dims() or ()
         if (
             first is not None
             and first.index not in known

@@ -10,6 +10,7 @@ from gradscope.recording.records import TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.contrasts import contrasts
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
+from gradscope.rules.needs import Needs, has_forward_values, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -45,12 +46,7 @@ class OneSidedContrast(Rule):
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        if not context.shared(forward_stats):
-            return "the values of the forward were not measured"
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (has_forward_values, probe_ran("comparisons"))
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every second term that equals a first one."""

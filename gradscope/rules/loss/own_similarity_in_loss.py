@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import OwnSimilarityRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 
@@ -40,14 +41,11 @@ class OwnSimilarityInLoss(Rule):
     code: ClassVar[str] = "GS717"
     name: ClassVar[str] = "own-similarity-in-loss"
     level: ClassVar[Severity] = "error"
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     share: float = 0.9
     """Share of the rows, 0 to 1, with no larger similarity than that to itself. Chosen: all rows of
     normalised vectors have it, and most of others."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with such a loss."""

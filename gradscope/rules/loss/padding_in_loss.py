@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -48,13 +49,10 @@ class PaddingInLoss(Rule):
     name: ClassVar[str] = "padding-in-loss"
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "on"
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     share: float = 0.1
     """Share of the targets that count, 0 to 1. Chosen: one end mark per sequence is less."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose loss counts padding."""

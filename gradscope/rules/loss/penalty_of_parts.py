@@ -8,6 +8,7 @@ from gradscope.phrasing import short
 from gradscope.recording.evidence.forward import PartialNormRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 
@@ -45,10 +46,7 @@ class PenaltyOfParts(Rule):
     code: ClassVar[str] = "GS712"
     name: ClassVar[str] = "penalty-of-parts"
     level: ClassVar[Severity] = "warning"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("derivatives")
+    needs: ClassVar[Needs] = (probe_ran("derivatives"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with such a penalty."""

@@ -10,6 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _FLOORS = ("Add", "ClampMin", "ClampBackward1", "Clone", "Mul", "Sqrt", "ToCopy")
@@ -51,6 +52,7 @@ class ScaleBehindRelu(Rule):
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"
     judges_learning: ClassVar[bool] = True
+    needs: ClassVar[Needs] = (probe_ran("forward"),)
 
     least_share: float = 0.01
     """Share of zeros among the outputs of the ReLU, 0 to 1. Chosen: one example of a hundred."""
@@ -58,10 +60,6 @@ class ScaleBehindRelu(Rule):
     """Smallest value of the divisor, or of the logarithm's argument. Chosen: epsilons are 1e-3 or
     less, and `log(1 + relu(x))` starts at 1.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("forward")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every ReLU whose zeros become scales."""

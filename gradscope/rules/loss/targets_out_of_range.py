@@ -13,6 +13,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import is_averaged_into_loss
 from gradscope.rules.helpers.source_text import line_of
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _EVEN = frozenset({"AbsBackward0", "PowBackward0", "SqrtBackward0"})
@@ -62,6 +63,7 @@ class TargetsOutOfRange(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS105", "GS106")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="lost"),)
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     lost: float = 0.25
     """Share of the targets' variance that no prediction can reach. Measured."""
@@ -69,10 +71,6 @@ class TargetsOutOfRange(Rule):
     """Share from which on it is an error: the targets' mean is a better prediction."""
     outside: float = 0.1
     """Least share of targets beyond the range, 0 to 1. Chosen: fewer may be outliers."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every bound that keeps predictions from their targets."""
@@ -148,4 +146,5 @@ def _is_compared_whole(context: RuleContext, result: int) -> bool:
 
 
 def _is_number(node: NodeRecord) -> bool:
-    return math.prod(node.outputs[0].dims) == 1 if node.outputs and node.outputs[0] else False
+    dims = node.dims()
+    return dims is not None and math.prod(dims) == 1

@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _TWICE = 2
@@ -45,10 +46,7 @@ class TargetsShiftedTwice(Rule):
     code: ClassVar[str] = "GS709"
     name: ClassVar[str] = "targets-shifted-twice"
     level: ClassVar[Severity] = "warning"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose targets are too far ahead."""

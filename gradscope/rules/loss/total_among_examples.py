@@ -8,6 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import is_averaged_into_loss
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
 _ADDS = frozenset({"AddBackward0", "SubBackward0"})
@@ -61,10 +62,7 @@ class TotalAmongExamples(Rule):
     name: ClassVar[str] = "total-among-examples"
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes such a total."""
@@ -98,7 +96,7 @@ def _totals(context: RuleContext) -> Iterator[_Total]:
             continue
         for number, other in (operands, operands[::-1]):
             rows = _rows(other)
-            total = _sum_behind(context, number) if _dims(number) == () and rows > 1 else None
+            total = _sum_behind(context, number) if number.dims() == () and rows > 1 else None
             if (
                 total is not None
                 and rows in _summed(context, total)
@@ -108,14 +106,9 @@ def _totals(context: RuleContext) -> Iterator[_Total]:
                 yield _Total(total, node, rows)
 
 
-def _dims(node: NodeRecord) -> tuple[int, ...] | None:
-    shape = node.outputs[0] if node.outputs else None
-    return None if shape is None else shape.dims
-
-
 def _rows(node: NodeRecord) -> int:
     """Return the length of `[N]` or `[N, 1]`, 0 for another shape."""
-    dims = _dims(node) or ()
+    dims = node.dims() or ()
     return dims[0] if len(dims) == 1 or (len(dims) == 2 and dims[1] == 1) else 0
 
 
@@ -148,6 +141,6 @@ def _is_in_mean(context: RuleContext, node: NodeRecord) -> bool:
             record = context.recording.nodes[user]
             if record.operation.startswith(_MEANS):
                 return is_averaged_into_loss(context, node.index)
-            if not record.operation.startswith(_SUMS) and _dims(record) == _dims(node):
+            if not record.operation.startswith(_SUMS) and record.dims() == node.dims():
                 waiting.append(user)
     return False

@@ -8,6 +8,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.events import StepEvent, UnusedDerivativeEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, has_step
 from gradscope.rules.rule import Rule
 
 
@@ -45,11 +46,7 @@ class UnusedDerivative(Rule):
     name: ClassVar[str] = "unused-derivative"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        has_step = any(only(StepEvent, context.shared(Windows).events))
-        return None if has_step else "no optimizer stepped"
+    needs: ClassVar[Needs] = (has_step,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose derivative no captured step uses."""

@@ -5,25 +5,20 @@ from typing import ClassVar
 
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
-from gradscope.recording.evidence.failures import FlushRecord
-from gradscope.recording.evidence.training import ArgumentKind
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.finding import Finding
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.flushed_gradients import (
     SMALLEST,
-    Limits,
+    FlushRule,
     is_scaled,
     loss_site,
     parameters_flushed,
     share_flushed,
 )
-from gradscope.rules.measurement import Measure
-from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Float16WithoutScaler(Rule):
+class Float16WithoutScaler(FlushRule):
     """Small float16 gradients are flushed to zero because the loss is not scaled.
 
     What it finds:
@@ -64,44 +59,15 @@ class Float16WithoutScaler(Rule):
 
     code: ClassVar[str] = "GS604"
     name: ClassVar[str] = "float16-without-scaler"
-    level: ClassVar[Severity] = "warning"
-    argument: ClassVar[ArgumentKind | None] = "precision"
-    lasts: ClassVar[Lasting] = "on"
-    explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
-    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
-    fix: ClassVar[FixRule | None] = FixRule(
-        safety="unsafe", reveals=("GS109", "GS110"), settles=("GS601", "GS604")
-    )
-
-    note: float = 0.05
-    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""
-    warning: float = 0.25
-    """Share of elements, 0 to 1. Measured: at 0.28 the accuracy changes by -0.004."""
-    error: float = 0.75
-    """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("half precision")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
-        limits = Limits(self.note, self.warning, self.error)
-        for record in context.recording.evidence_of(FlushRecord):
-            share = share_flushed(record)
-            context.measured(
-                self.code,
-                "share_flushed",
-                share,
-                self.note,
-                subject=record.dtype,
-                site=record.site,
-            )
-            severity = limits.severity(share)
-            if severity is None or record.dtype != "float16" or is_scaled(context):
+        for record, severity in self.flushed(context):
+            if record.dtype != "float16" or is_scaled(context):
                 continue
             chosen = context.site(record.site)
             loss = loss_site(context)
+            share = share_flushed(record)
             yield self.finding(
                 context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: float16 "
@@ -112,10 +78,7 @@ class Float16WithoutScaler(Rule):
                 severity=severity,
                 parameters=parameters_flushed(record, self.note),
                 evidence={
-                    "share_flushed": share,
-                    "limit": getattr(limits, severity),
-                    "flushed": record.flushed,
-                    "elements": record.elements,
+                    **self.evidence_of(record, severity),
                     "factor_that_fits": record.factor,
                 },
                 count=record.flushed,

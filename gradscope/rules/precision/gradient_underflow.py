@@ -5,26 +5,21 @@ from typing import ClassVar
 
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
-from gradscope.recording.evidence.failures import FlushRecord
-from gradscope.recording.evidence.training import ArgumentKind
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.finding import Finding
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.flushed_gradients import (
     SMALLEST,
-    Limits,
+    FlushRule,
     is_scaled,
     loss_scale,
     loss_site,
     parameters_flushed,
     share_flushed,
 )
-from gradscope.rules.measurement import Measure
-from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradientUnderflow(Rule):
+class GradientUnderflow(FlushRule):
     """Half precision flushes gradients to zero that a larger loss scale would save.
 
     What it finds:
@@ -61,45 +56,16 @@ class GradientUnderflow(Rule):
 
     code: ClassVar[str] = "GS601"
     name: ClassVar[str] = "gradient-underflow"
-    level: ClassVar[Severity] = "warning"
-    argument: ClassVar[ArgumentKind | None] = "precision"
-    lasts: ClassVar[Lasting] = "on"
-    explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
-    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
-    fix: ClassVar[FixRule | None] = FixRule(
-        safety="unsafe", reveals=("GS109", "GS110"), settles=("GS601", "GS604")
-    )
-
-    note: float = 0.05
-    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""
-    warning: float = 0.25
-    """Share of elements, 0 to 1. Measured: at 0.28 the accuracy changes by -0.004."""
-    error: float = 0.75
-    """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("half precision")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
         scaled = is_scaled(context)
-        limits = Limits(self.note, self.warning, self.error)
-        for record in context.recording.evidence_of(FlushRecord):
-            share = share_flushed(record)
-            severity = limits.severity(share)
-            context.measured(
-                self.code,
-                "share_flushed",
-                share,
-                self.note,
-                subject=record.dtype,
-                site=record.site,
-            )
-            if severity is None or (record.dtype == "float16" and not scaled):
+        for record, severity in self.flushed(context):
+            if record.dtype == "float16" and not scaled:
                 continue
             scale = loss_scale(context) if scaled else 1.0
             why = f", even with the loss scaled by {short(scale, 6)}" if scaled else ""
+            share = share_flushed(record)
             yield self.finding(
                 context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: "
@@ -111,10 +77,7 @@ class GradientUnderflow(Rule):
                 severity=severity,
                 parameters=parameters_flushed(record, self.note),
                 evidence={
-                    "share_flushed": share,
-                    "limit": getattr(limits, severity),
-                    "flushed": record.flushed,
-                    "elements": record.elements,
+                    **self.evidence_of(record, severity),
                     "dtype": record.dtype,
                     "loss_scale": scale,
                     "factor_that_fits": record.factor,

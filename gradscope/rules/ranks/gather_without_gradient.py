@@ -7,19 +7,18 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
+    JobRule,
     backward_site,
-    is_in_job,
     job_of,
     joined_events,
     lines,
     loss_site,
     on_ranks,
 )
-from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatherWithoutGradient(Rule):
+class GatherWithoutGradient(JobRule):
     """The result of a collective without gradient enters the loss.
 
     What it finds:
@@ -51,11 +50,6 @@ class GatherWithoutGradient(Rule):
     code: ClassVar[str] = "GS808"
     name: ClassVar[str] = "gather-without-gradient"
     level: ClassVar[Severity] = "warning"
-    needs_run: ClassVar[bool] = True
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every such collective."""

@@ -12,23 +12,22 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import EventRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
+    JobRule,
     backward_site,
     forward_site,
-    is_in_job,
     job_of,
     joined_events,
     lines,
     on_ranks,
     step_site,
 )
-from gradscope.rules.rule import Rule
 
 _LEAST = 3
 """Minimum number of steps in which a sum of squares is that of all ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalNormClip(Rule):
+class LocalNormClip(JobRule):
     """Gradients are clipped by a norm that is not that of the whole gradient.
 
     What it finds:
@@ -61,7 +60,6 @@ class LocalNormClip(Rule):
     code: ClassVar[str] = "GS805"
     name: ClassVar[str] = "local-norm-clip"
     level: ClassVar[Severity] = "error"
-    needs_run: ClassVar[bool] = True
 
     tolerance: float = 0.01
     """Relative difference of norms that counts. Chosen: far above rounding."""
@@ -69,10 +67,6 @@ class LocalNormClip(Rule):
     factors: float = 1e-3
     """Relative difference of the factors on shards that counts. Chosen: a thousand times the
     rounding of float32. Shards of similar norms are scaled by similar factors."""
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every clip by a wrong norm."""

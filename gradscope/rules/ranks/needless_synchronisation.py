@@ -7,12 +7,11 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.jobs import is_in_job, job_of, joined_events, lines
-from gradscope.rules.rule import Rule
+from gradscope.rules.helpers.jobs import JobRule, job_of, joined_events, lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeedlessSynchronisation(Rule):
+class NeedlessSynchronisation(JobRule):
     """Micro-batches are reduced one by one before a step.
 
     What it finds:
@@ -44,12 +43,7 @@ class NeedlessSynchronisation(Rule):
     code: ClassVar[str] = "GS810"
     name: ClassVar[str] = "needless-synchronisation"
     level: ClassVar[Severity] = "note"
-    needs_run: ClassVar[bool] = True
     fix: ClassVar[FixRule | None] = FixRule(safety="safe")
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of needless reductions."""

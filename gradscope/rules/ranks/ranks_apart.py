@@ -12,8 +12,8 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
     SINGLE,
+    JobRule,
     backward_site,
-    is_in_job,
     job_of,
     lines,
     step_site,
@@ -29,11 +29,10 @@ from gradscope.rules.helpers.ranks.causes import (
     trained_by_some,
     unwrapped_causes,
 )
-from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksApart(Rule):
+class RanksApart(JobRule):
     """Replicas of the same parameters differ between ranks.
 
     What it finds:
@@ -71,14 +70,9 @@ class RanksApart(Rule):
     code: ClassVar[str] = "GS801"
     name: ClassVar[str] = "ranks-apart"
     level: ClassVar[Severity] = "error"
-    needs_run: ClassVar[bool] = True
 
     tolerance: float = AGREEMENT
     """Relative difference up to which replicas' norms count as equal. Chosen: float32 rounding."""
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why ranks cannot be compared, None where they can."""

@@ -10,24 +10,23 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
+    JobRule,
     JoinedEvent,
     backward_site,
     forward_site,
-    is_in_job,
     job_of,
     joined_events,
     lines,
     on_ranks,
     step_site,
 )
-from gradscope.rules.rule import Rule
 
 _UNREDUCED = "Expected to have finished reduction in the prior iteration"
 _INDICES = re.compile(r"did not receive grad(?:ient)? for rank \d+: ((?:\d+ ?)+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksOutOfStep(Rule):
+class RanksOutOfStep(JobRule):
     """Ranks make different numbers of passes, or reach different parameters.
 
     What it finds:
@@ -58,12 +57,7 @@ class RanksOutOfStep(Rule):
     code: ClassVar[str] = "GS806"
     name: ClassVar[str] = "ranks-out-of-step"
     level: ClassVar[Severity] = "error"
-    needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS305", "GS307", "GS506", "GS801")
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding: the first cause stops the job."""

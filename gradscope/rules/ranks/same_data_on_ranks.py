@@ -11,19 +11,19 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
-    SINGLE,
+    JobRule,
     JoinedEvent,
     forward_site,
-    is_in_job,
+    has_other_ranks,
     job_of,
     joined_events,
     lines,
 )
-from gradscope.rules.rule import Rule
+from gradscope.rules.needs import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SameDataOnRanks(Rule):
+class SameDataOnRanks(JobRule):
     """Ranks train on the same batches, or on shares that overlap.
 
     What it finds:
@@ -57,7 +57,7 @@ class SameDataOnRanks(Rule):
     code: ClassVar[str] = "GS807"
     name: ClassVar[str] = "same-data-on-ranks"
     level: ClassVar[Severity] = "warning"
-    needs_run: ClassVar[bool] = True
+    needs: ClassVar[Needs] = (has_other_ranks,)
 
     passes: int = 3
     """Minimum number of backward passes. Chosen: one or two batches may be equal by chance."""
@@ -66,14 +66,6 @@ class SameDataOnRanks(Rule):
     """Share of its rows that a batch has in common with that of another rank, 0 to 1, in every
     pass. Chosen: shares that are shifted by one row have nearly all, other draws of a small set of
     data fewer."""
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why ranks cannot be compared, None where they can."""
-        return None if context.shared(job_of).is_joined else SINGLE
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if some ranks have equal batches in all passes, or shares overlap."""

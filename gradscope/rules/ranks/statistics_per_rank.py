@@ -10,15 +10,14 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.jobs import JoinedEvent, is_in_job, job_of, joined_events, lines
-from gradscope.rules.rule import Rule
+from gradscope.rules.helpers.jobs import JobRule, JoinedEvent, job_of, joined_events, lines
 
 _STATISTICS = re.compile(r"mean|var(iance)?$|std|running_|square|moment", re.IGNORECASE)
 """Names of buffers that hold statistics of the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatisticsPerRank(Rule):
+class StatisticsPerRank(JobRule):
     """Batch normalization uses few rows per rank, or buffers that differ between ranks.
 
     What it finds:
@@ -49,15 +48,10 @@ class StatisticsPerRank(Rule):
     code: ClassVar[str] = "GS811"
     name: ClassVar[str] = "statistics-per-rank"
     level: ClassVar[Severity] = "note"
-    needs_run: ClassVar[bool] = True
 
     rows: float = 8
     """Number of rows per rank below which statistics are noisy. Source: group normalization paper,
     figure 1: the error rises below 8."""
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every such model."""

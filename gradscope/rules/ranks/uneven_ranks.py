@@ -9,20 +9,20 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
-    SINGLE,
+    JobRule,
     backward_site,
     forward_site,
-    is_in_job,
+    has_other_ranks,
     job_of,
     lines,
     loss_site,
 )
 from gradscope.rules.measurement import Measure
-from gradscope.rules.rule import Rule
+from gradscope.rules.needs import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnevenRanks(Rule):
+class UnevenRanks(JobRule):
     """Ranks with unequal numbers of rows or tokens get the same weight.
 
     What it finds:
@@ -53,19 +53,11 @@ class UnevenRanks(Rule):
     code: ClassVar[str] = "GS803"
     name: ClassVar[str] = "uneven-ranks"
     level: ClassVar[Severity] = "warning"
-    needs_run: ClassVar[bool] = True
+    needs: ClassVar[Needs] = (has_other_ranks,)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
 
     deviation: float = 0.1
     """Distance of a weight from 1. Source: as for uneven-accumulation."""
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why ranks cannot be compared, None where they can."""
-        return None if context.shared(job_of).is_joined else SINGLE
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if most passes are uneven."""

@@ -13,17 +13,16 @@ from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.jobs import (
+    JobRule,
     JoinedEvent,
     backward_site,
     forward_site,
-    is_in_job,
     job_of,
     joined_events,
     lines,
     on_ranks,
     step_site,
 )
-from gradscope.rules.rule import Rule
 
 _SWITCHED = ("step-after-no-sync", "step-before-reduction")
 _WRAPPED = "the model is wrapped here"
@@ -53,7 +52,7 @@ _WAYS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsynchronisedGradient(Rule):
+class UnsynchronisedGradient(JobRule):
     """A step uses gradients that were not reduced over the ranks.
 
     What it finds:
@@ -94,13 +93,8 @@ class UnsynchronisedGradient(Rule):
     code: ClassVar[str] = "GS802"
     name: ClassVar[str] = "unsynchronised-gradient"
     level: ClassVar[Severity] = "error"
-    needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS801", "GS806")
     fix: ClassVar[FixRule | None] = FixRule(safety="safe")
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every way around the reduction."""

@@ -9,9 +9,9 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
+    JobRule,
     backward_site,
     forward_site,
-    is_in_job,
     job_of,
     joined_events,
     lines,
@@ -30,7 +30,6 @@ from gradscope.rules.helpers.ranks.divisors import (
     of_loss,
 )
 from gradscope.rules.helpers.ranks.sums import wrong_sums
-from gradscope.rules.rule import Rule
 
 _LEAST = 3
 """Least number of steps in which the divisor is a number of all ranks."""
@@ -49,7 +48,7 @@ _APART = ("barrier", "monitored_barrier", "broadcast")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongRankAverage(Rule):
+class WrongRankAverage(JobRule):
     """Gradients are averaged over the ranks twice, or summed and never divided.
 
     What it finds:
@@ -92,15 +91,10 @@ class WrongRankAverage(Rule):
     code: ClassVar[str] = "GS804"
     name: ClassVar[str] = "wrong-rank-average"
     level: ClassVar[Severity] = "warning"
-    needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS313",)
 
     share: float = 0.9
     """Share of the first passes with such a divisor, 0 to 1. Chosen: nearly all."""
-
-    def is_for(self, context: RuleContext) -> bool:
-        """Return whether the process was in a process group."""
-        return is_in_job(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every wrong average."""

@@ -13,6 +13,7 @@ from gradscope.recording.records import TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import call_of, path_cuts
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_inputs, forward_stats
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _SCALES = ("Div", "Mul")
@@ -58,10 +59,7 @@ class DetachedNormalisation(Rule):
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("path cuts") or context.probe_skip_reason("forward")
+    needs: ClassVar[Needs] = (probe_ran("path cuts"), probe_ran("forward"))
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that detaches the mean of such a normalisation."""

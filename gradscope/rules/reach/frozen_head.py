@@ -12,6 +12,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.architectures.idle_adapters import idle_adapters
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
 
 
@@ -58,15 +59,12 @@ class FrozenHead(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
+    needs: ClassVar[Needs] = (has_backward,)
 
     most_frozen: float = 0.1
     """Share of the other layers, 0 to 1, that may be frozen. Chosen: an early embedding or stem is
     often frozen for good reason, and so is a whole backbone.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a head and one for adapters that are frozen and should not be."""

@@ -17,6 +17,7 @@ from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.cuts import Intent as Judged
 from gradscope.rules.helpers.cuts import intent
 from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
 
 _COPIES = {
@@ -101,10 +102,7 @@ class GradientCut(Rule):
     fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", keeps_parameters=True)
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that cuts parameters off."""

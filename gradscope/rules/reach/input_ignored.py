@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import IgnoredInputRecord, PaddingRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _HIDING = ("GS101", "GS102", "GS104", "GS105", "GS106", "GS204")
@@ -56,10 +57,7 @@ class InputIgnored(Rule):
     code: ClassVar[str] = "GS218"
     name: ClassVar[str] = "input-ignored"
     level: ClassVar[Severity] = "note"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("ignored inputs")
+    needs: ClassVar[Needs] = (probe_ran("ignored inputs"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every input without influence."""

@@ -9,6 +9,7 @@ from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -48,10 +49,7 @@ class InputRequiresGrad(Rule):
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "on"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("leaves")
+    needs: ClassVar[Needs] = (probe_ran("leaves"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all such inputs."""

@@ -8,6 +8,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import AttributeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 
@@ -44,10 +45,7 @@ class MisspelledRequiresGrad(Rule):
     name: ClassVar[str] = "misspelled-requires-grad"
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS205",)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("attributes")
+    needs: ClassVar[Needs] = (probe_ran("attributes"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every name."""

@@ -13,6 +13,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import intent
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.reach.gradient_cut import stop_related
 from gradscope.rules.rule import Rule
 
@@ -66,10 +67,7 @@ class NonDifferentiableOperation(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that has no derivative."""

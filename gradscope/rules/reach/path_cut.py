@@ -10,6 +10,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.architectures.codebooks import StarvedEncoder, starved_encoders
 from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.helpers.optimizers import positions
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _ARITHMETIC = frozenset({"AddBackward0", "AddcmulBackward0", "MulBackward0"})
@@ -74,13 +75,10 @@ class PathCut(Rule):
     level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
+    needs: ClassVar[Needs] = (probe_ran("path cuts"),)
 
     calls: int = 3
     """Number of states detached in one forward. Chosen: fewer are a truncation."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("path cuts")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every cut of one of several paths."""

@@ -10,6 +10,7 @@ from gradscope.recording.events import ZeroQuotientEvent, only
 from gradscope.recording.evidence.forward import ZeroQuotientRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 
@@ -45,6 +46,7 @@ class QuotientAlwaysZero(Rule):
     name: ClassVar[str] = "quotient-always-zero"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS204", "GS111", "GS218")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     least_numbers: int = 16
     """Number of dividends in the batch of an inspected model. Chosen: of fewer, all may be small by
@@ -52,10 +54,6 @@ class QuotientAlwaysZero(Rule):
     near: float = 0.5
     """Share of the divisor that the largest reaches, 0 to 1. Chosen: a count of steps below their
     number comes near to it; numbers that are merely small do not."""
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of a run that divides so."""

@@ -11,6 +11,7 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import is_made_of, is_sample, path_cuts
 from gradscope.rules.helpers.loss.flow import SUMS, is_averaged_into_loss
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
 _WEIGHTS = frozenset({"DotBackward0", "MulBackward0"})
@@ -56,10 +57,7 @@ class SampledWithoutGradient(Rule):
     level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("path cuts")
+    needs: ClassVar[Needs] = (probe_ran("path cuts"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that draws such a sample."""

@@ -21,6 +21,7 @@ from gradscope.rules.helpers.loss.flow import (
     parameters_behind,
 )
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
@@ -117,10 +118,7 @@ class TargetDifferentiated(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="parameters_shared"),)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes a target."""

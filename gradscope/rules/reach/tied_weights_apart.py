@@ -11,6 +11,7 @@ from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 
@@ -54,10 +55,7 @@ class TiedWeightsApart(Rule):
     name: ClassVar[str] = "tied-weights-apart"
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("twins")
+    needs: ClassVar[Needs] = (probe_ran("twins"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every pair."""

@@ -15,6 +15,7 @@ from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _CONTAINERS = frozenset({"deque", "dict", "list", "set", "tuple"})
@@ -74,10 +75,7 @@ class UnregisteredParameter(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
     fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("leaves")
+    needs: ClassVar[Needs] = (probe_ran("leaves"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every attribute, and every line that makes parameters."""

@@ -19,6 +19,7 @@ from gradscope.recording.evidence.parameters import (
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
 
 
@@ -73,10 +74,7 @@ class UnusedParameter(Rule):
     name: ClassVar[str] = "unused-parameter"
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
+    needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the unused parts of every module, those that run and the others."""

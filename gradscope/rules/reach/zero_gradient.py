@@ -34,6 +34,7 @@ from gradscope.rules.helpers.zero_phrasing import (
     why,
 )
 from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Evidence, Rule
 
 
@@ -109,6 +110,7 @@ class ZeroGradient(Rule):
         "GS306",
     )
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_of_trainable_elements"),)
+    needs: ClassVar[Needs] = (has_backward,)
 
     note_below: float = 0.05
     """Share of the trainable elements, 0 to 1, below which a finding is a note. Measured: true but
@@ -122,10 +124,6 @@ class ZeroGradient(Rule):
     """Share of the largest gradient norm below which a gradient counts as rounding errors. Chosen:
     100 times the spacing of float32. Applies only after a ratio that is always 1.
     """
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line at which gradients become zero."""

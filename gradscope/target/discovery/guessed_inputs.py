@@ -1,7 +1,10 @@
 """Guesses the inputs of a model without a batch: shapes from its layers, tried by a forward."""
 
+import ast
 import copy
+import inspect
 import random
+import textwrap
 import time
 import warnings
 from collections.abc import Iterator
@@ -16,14 +19,73 @@ from gradscope.frozen import dataclass
 from gradscope.progress import tell_stage
 from gradscope.target import members
 from gradscope.target.batches import make_inputs
-from gradscope.target.calling import TARGET_NAMES, divide_batch, forward_signature
-from gradscope.target.discovery.initial_states import STATE_NAMES, InitialState, initial_states
-from gradscope.target.discovery.read_keys import keys_read_by
+from gradscope.target.calling import (
+    TARGET_NAMES,
+    can_take,
+    divide_batch,
+    forward_signature,
+    signature_of,
+)
 from gradscope.target.layer_inputs import InputLayer, input_layers, layer_title, specs_of
 from gradscope.target.notation import parse_input
 from gradscope.target.objectives import NOTHING
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import UserCode
+
+STATE_NAMES = frozenset({"h", "hx", "h0", "hidden", "state", "states", "hidden_state"})
+"""Names of forward's argument for the state before the first step."""
+
+_METHODS = ("init_hidden", "initHidden", "init_state", "initial_state", "get_initial_state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialState:
+    """A state before the first step."""
+
+    value: object
+    origin: str
+    """Expression that makes it, as `model.init_hidden(4)`."""
+
+    @property
+    def widths(self) -> tuple[int, int] | None:
+        """Rows and features of the first tensor; None without one that has both."""
+        for _, tensor in named_tensors(self.value, "state"):
+            return (tensor.shape[-2], tensor.shape[-1]) if tensor.dim() > 1 else None
+        return None
+
+
+def initial_states(model: nn.Module, rows: int) -> Iterator[InitialState]:
+    """Yield states that an `--input` option cannot make: of the model's method, and LSTM's pairs.
+
+    Args:
+        model: A copy of the model: its method may change it.
+        rows: Number of examples in the batch.
+    """
+    for name in _METHODS:
+        method = getattr(model, name, None)
+        if not callable(method):
+            continue
+        given = (rows,) if can_take(signature_of(method), 1) else ()
+        try:
+            with (
+                torch.random.fork_rng(devices=[]),
+                torch.no_grad(),
+                UserCode("the state is not made"),
+            ):
+                value = method(*given)
+        except GradscopeError:
+            continue
+        yield InitialState(value=value, origin=f"model.{name}({', '.join(map(str, given))})")
+    for layer in members.modules(model):
+        if isinstance(layer, nn.LSTM):
+            layers = layer.num_layers * (2 if layer.bidirectional else 1)
+            out = layer.proj_size or layer.hidden_size
+            pair = (torch.zeros(layers, rows, out), torch.zeros(layers, rows, layer.hidden_size))
+            yield InitialState(value=pair, origin="zeros for h and c")
+        elif isinstance(layer, nn.LSTMCell):
+            pair = (torch.zeros(rows, layer.hidden_size), torch.zeros(rows, layer.hidden_size))
+            yield InitialState(value=pair, origin="zeros for h and c")
+
 
 _TRIES = 80
 _SECONDS = 20.0
@@ -255,3 +317,28 @@ def _same_random_state() -> Iterator[None]:
             yield
         finally:
             random.setstate(before)
+
+
+def keys_read_by(model: nn.Module, argument: str) -> tuple[str, ...]:
+    """Return the keys in `argument["key"]`, in the order of the source.
+
+    Args:
+        model: Its forward is read, not run.
+        argument: Name of the argument of forward.
+    """
+    try:
+        source = textwrap.dedent(inspect.getsource(type(model).forward))
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
+        return ()
+    found = [
+        (node.lineno, node.col_offset, node.slice.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == argument
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ]
+    return tuple(dict.fromkeys(key for *_, key in sorted(found)))

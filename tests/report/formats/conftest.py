@@ -9,7 +9,6 @@ from rich.console import Console
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.finding import UNJUDGED
-from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     EdgeRecord,
     GradientStat,
@@ -18,7 +17,6 @@ from gradscope.recording.records import (
     NodeRecord,
     ParameterRecord,
     ParameterStat,
-    Recording,
     Shape,
     Site,
     Skipped,
@@ -28,6 +26,7 @@ from gradscope.recording.records import (
 )
 from gradscope.report.render import render
 from gradscope.session.report import Report
+from tests.records import ENVIRONMENT, recording, target
 
 ROOT = "/home/user/project"
 
@@ -147,21 +146,13 @@ class Builder:
         last = len(self.nodes) - 1
         values = {
             "version": "1",
-            "command": "gradscope inspect model.py",
-            "environment": Environment(
-                python="3.11", torch="2.13.0", platform="Linux", device="cpu", threads=1
-            ),
-            "target": TargetRecord(
-                name="model.py",
+            "environment": replace(ENVIRONMENT, python="3.11"),
+            "target": target(
                 model=self.modules[0].class_name,
                 batch="float32[2, 4]",
                 loss="loss_fn(output, target)",
-                optimizer=None,
-                mode="train",
                 seed=0,
-                synthetic_loss=False,
                 root=ROOT,
-                repository=ROOT,
             ),
             "parameters": tuple(self.parameters),
             "modules": tuple(self.modules),
@@ -170,12 +161,10 @@ class Builder:
             "nodes": tuple(replace(node, depth=last - node.index) for node in self.nodes),
             "edges": tuple(self.edges),
             "steps": (StepRecord(index=0, kind="step", graph=0, loss=4.16, optimizer=None),),
-            "events": (),
             "parameter_stats": tuple(self.stats),
             "tensor_stats": tuple(self.tensors),
-            "skipped": (),
         }
-        return Recording(**(values | changes))
+        return recording(**(values | changes))
 
 
 def transformer(blocks=12):

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.training import TrainedOptimizer
-from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     EventRecord,
     GradientStat,
@@ -29,6 +28,7 @@ from gradscope.recording.records import (
     StepRecord,
 )
 from gradscope.rules.engine import judge
+from tests import records
 
 FILE = "/project/train.py"
 _FAMILIES = {"SGD": "sgd", "Adam": "adaptive", "AdamW": "adaptive"}
@@ -229,35 +229,15 @@ class Run:
         steps = list(self._steps)
         if self._order:
             steps.append(self._step_record(None))
-        return Recording(
-            version="0",
+        return records.recording(
             command="run",
-            environment=Environment(
-                python="3.12", torch="2.13", platform="Linux", device="cpu", threads=1
-            ),
-            target=TargetRecord(
-                name="train.py",
-                model="Net",
-                batch="",
-                loss="",
-                optimizer=None,
-                mode="train",
-                seed=None,
-                synthetic_loss=False,
-                root="/project",
-                repository="/project",
-            ),
+            target=records.target("train.py", root="/project"),
             parameters=tuple(self._parameters),
             modules=tuple(self._modules),
-            calls=(),
             sites=tuple(self._sites),
-            nodes=(),
-            edges=(),
             steps=tuple(steps),
             events=tuple(self._events),
             parameter_stats=tuple(self._stats),
-            tensor_stats=(),
-            skipped=(),
             evidence=tuple(self._optimizers),
         )
 

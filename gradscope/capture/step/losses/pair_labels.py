@@ -6,9 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 _MARGIN_LOSSES = {
     "cosine_embedding_loss": 2,
@@ -48,7 +49,7 @@ class ZeroLabels(NamedTuple):
     zeros: int
 
 
-class PairLabelObserver:
+class PairLabelObserver(Observer):
     """Finds such losses: functions of torch, and a hinge by hand, `clamp(1 - labels * scores)`."""
 
     names = _HINGES | {*_MARGIN_LOSSES, _CROSS_ENTROPY, "mul"}
@@ -56,31 +57,22 @@ class PairLabelObserver:
     def __init__(self) -> None:
         self.own: list[OwnSimilarities] = []
         self.zeros: list[ZeroLabels] = []
-        self._products: dict[int, tuple[WeakTensor[Tensor], int, int]] = {}
+        self._products = TensorNotes[tuple[int, int]]()
         """By `id` of a product with labels, or of a number less it: number of labels, and zeros."""
         self._less: set[int] = set()
         """`id`s of the latter."""
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call may be part of such a loss."""
         if name in _HINGES and not self._products:  # of most calls
             return False
         if not torch.is_grad_enabled() or len(self.own) + len(self.zeros) >= _MOST:
             return False
         if name in _HINGES:
-            return any(map(self._is_known, args[:2]))
+            return any(map(self._products.of, args[:2]))
         return name != "mul" or (len(args) == 2 and all(isinstance(one, Tensor) for one in args))
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record a call that has returned."""
         given = kwargs or {}
         if line is None or not isinstance(result, Tensor) or not result.requires_grad:
@@ -95,21 +87,17 @@ class PairLabelObserver:
             self._see_hinge(name, args, given, result, line)
 
     def _see_hinge(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        given: Mapping[str, object],
-        result: Tensor,
-        line: Line,
+        self, name: str, args: Args, given: Mapping[str, object], result: Tensor, line: Line
     ) -> None:
         """Follow a product with labels to a number less it, and to the larger of that and 0."""
         if name == "mul":
             self._see_product(args, result)
             return
-        used = next(one for one in args[:2] if self._is_known(one))
-        counted = self._products[id(used)][1:]
+        used, counted = next(
+            (one, known) for one in args[:2] if (known := self._products.of(one)) is not None
+        )
         if name not in _FLOORS and _is_less(name, args):
-            self._products[id(result)] = WeakTensor(result), *counted
+            self._products.keep(result, counted)
             self._less.add(id(result))
         elif name in _FLOORS and id(used) in self._less and _is_at_zero(name, args, given):
             self.zeros.append(ZeroLabels(line, "hinge", *counted))
@@ -122,11 +110,7 @@ class PairLabelObserver:
         self._less.clear()
 
     def _see_similarities(
-        self,
-        logits: object,
-        args: tuple[object, ...],
-        given: Mapping[str, object],
-        line: Line,
+        self, logits: object, args: Args, given: Mapping[str, object], line: Line
     ) -> None:
         target = _argument(args, given, 1, "target")
         if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
@@ -148,24 +132,18 @@ class PairLabelObserver:
         found = int((own >= largest - tolerance).sum())
         self.own.append(OwnSimilarities(line, rows, found))
 
-    def _see_product(self, args: tuple[object, ...], result: Tensor) -> None:
+    def _see_product(self, args: Args, result: Tensor) -> None:
         for labels, scores in (args, args[::-1]):
             assert isinstance(labels, Tensor)
             assert isinstance(scores, Tensor)
             if scores.requires_grad and not labels.requires_grad and labels.shape == scores.shape:
                 counted = _zeros(labels)
                 if counted is not None:
-                    self._products[id(result)] = WeakTensor(result), *counted
+                    self._products.keep(result, counted)
                     self._less.discard(id(result))
 
-    def _is_known(self, tensor: object) -> bool:
-        known = self._products.get(id(tensor))
-        return known is not None and known[0]() is tensor
 
-
-def _argument(
-    args: tuple[object, ...], given: Mapping[str, object], position: int, name: str
-) -> object:
+def _argument(args: Args, given: Mapping[str, object], position: int, name: str) -> object:
     return args[position] if len(args) > position else given.get(name)
 
 
@@ -179,13 +157,13 @@ def _zeros(labels: object) -> tuple[int, int] | None:
     return (labels.numel(), zeros) if zeros and ones and zeros + ones == labels.numel() else None
 
 
-def _is_less(name: str, args: tuple[object, ...]) -> bool:
+def _is_less(name: str, args: Args) -> bool:
     """Return whether a difference is that of a positive number and a tensor."""
     number = args[-1] if name in ("__rsub__", "rsub") else args[0]
     return isinstance(number, int | float) and number > 0
 
 
-def _is_at_zero(name: str, args: tuple[object, ...], given: Mapping[str, object]) -> bool:
+def _is_at_zero(name: str, args: Args, given: Mapping[str, object]) -> bool:
     """Return whether a call keeps what is above 0."""
     if name == "relu":
         return True

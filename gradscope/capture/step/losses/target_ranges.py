@@ -1,13 +1,13 @@
 """Observes regressions whose prediction is bounded, and the targets that lie beyond its bounds."""
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import VIEW_OPERATIONS, Edge, edges, without_node
@@ -82,7 +82,7 @@ class _Range(NamedTuple):
     high: float
 
 
-class TargetRangeObserver:
+class TargetRangeObserver(Observer):
     """Compares the targets of regressions with the range of the prediction's last activation."""
 
     names = _REGRESSIONS | _DIFFERENCES | {_WITH_LOGITS}
@@ -90,22 +90,13 @@ class TargetRangeObserver:
     def __init__(self) -> None:
         self.found: list[BoundedPrediction] = []
 
-    def wants(
-        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> bool:
+    def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether data are compared with a prediction of the same shape."""
         if len(self.found) >= _MOST or not torch.is_grad_enabled():
             return False
         return _sides(args, kwargs) is not None
 
-    def see(
-        self,
-        name: str,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] | None,
-        result: object,
-        line: Line | None,
-    ) -> None:
+    def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
         """Record a call if some of the data lie beyond the bounds of the prediction."""
         sides = _sides(args, kwargs)
         if sides is None or line is None or not isinstance(result, Tensor):
@@ -142,9 +133,7 @@ class TargetRangeObserver:
         self.found.clear()
 
 
-def _sides(
-    args: tuple[object, ...], kwargs: Mapping[str, object] | None
-) -> tuple[Tensor, Tensor] | None:
+def _sides(args: Args, kwargs: Kwargs) -> tuple[Tensor, Tensor] | None:
     """Return prediction and data of a comparison, if one side has a gradient and the other none."""
     given = kwargs or {}
     one = args[0] if args else given.get("input")

@@ -1,4 +1,8 @@
-"""Steps by layers: the gradient norm of every parameter in every step of a run."""
+"""Steps by layers: the gradient norm of every parameter in every step of a run.
+
+At first a column covers many steps of a long run. Beside these columns the page has finer ones, as
+many as there is room for; `assets/heat_levels.js` puts those in view together when it is zoomed in.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,6 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.report.html.charts.axes import Panel, stacked, step_axis
+from gradscope.report.html.charts.cells import Trace, colour_scale, row_axis, state_trace, switch
 from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.charts.heat import (
     ROWS,
@@ -20,14 +25,6 @@ from gradscope.report.html.charts.heat import (
     heats,
     marks_on_rows,
 )
-from gradscope.report.html.charts.heat_levels import (
-    BROKEN,
-    MISSING,
-    ZERO,
-    edges,
-    finer_levels,
-    width_of,
-)
 from gradscope.report.html.charts.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
@@ -36,8 +33,6 @@ from gradscope.report.html.charts.step_marks import (
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.page import Chart
-
-Trace = Mapping[str, Json]
 
 _NAMES: Mapping[Quantity, str] = {
     "gradient": "gradient norm",
@@ -49,11 +44,13 @@ _LOW, _HIGH, _ROW = 220, 760, 15
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
-_SCALE: Json = [
-    [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
-]
+_SCALE = colour_scale(SEQUENTIAL)
 _MARKED = 40
 """Number of rows up to which a finding is marked on each."""
+
+
+ZERO, BROKEN, MISSING = range(3)
+"""States of cells without a logarithm, as the page knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +98,11 @@ def heatmap(report: Report) -> Chart | None:
                 *({**trace, "visible": at == 0} for trace, at in zip(shown, owners, strict=True)),
                 *marks_on_rows(rows, labels, report),
             ],
-            axis=_row_axis(labels),
+            axis=row_axis(labels),
         ),
     ]
     data, layout = stacked(panels, "step")
+    names = [_NAMES[heat.quantity] for heat in found]
     return Chart(
         name="heatmap",
         kind="plot",
@@ -112,26 +110,11 @@ def heatmap(report: Report) -> Chart | None:
         caption=" ".join(_caption(report, rows, found, prefix)),
         content={
             "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
-            "switches": [_switch(found, owners, before=len(panels) - 1)],
+            "switches": [switch(names, owners, before=len(panels) - 1)],
             "finer": finer_levels(finest, found),
         },
         height=height + _AROUND,
     )
-
-
-def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Trace:
-    """Return buttons that show one quantity; the traces before these are always shown."""
-    always: list[Json] = [None] * before
-    return {
-        "label": "colour",
-        "choices": [
-            {
-                "label": _NAMES[heat.quantity],
-                "data": [*always, *({"visible": at == position} for at in owners)],
-            }
-            for position, heat in enumerate(found)
-        ],
-    }
 
 
 def _layout(heat: Heat, axis: Json) -> Trace:
@@ -141,18 +124,6 @@ def _layout(heat: Heat, axis: Json) -> Trace:
         "plot_bgcolor": "@panel",
         "xaxis": {**given, **ends, "showgrid": False, "zeroline": False},
         "showlegend": True,
-    }
-
-
-def _row_axis(labels: Sequence[str]) -> Trace:
-    return {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": list(labels),
-        "range": [len(labels) - 0.5, -0.5],
-        "showgrid": False,
-        "ticks": "",
-        "tickfont": {"size": 11},
     }
 
 
@@ -178,22 +149,12 @@ def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
     name = f"{_NAMES[heat.quantity]} {state.name}"
     if state is _NO_GRADIENT:
         name = state.name
-    return {
-        **base,
-        "name": name,
-        "z": [
-            numbers(
-                1 if column in line and state.holds(line[column]) else None
-                for column in range(len(heat.columns))
-            )
-            for line in heat.cells
-        ],
-        "meta": {**meta, "under": True, "state": state.index},
-        "colorscale": [[0, state.color], [1, state.color]],
-        "showscale": False,
-        "showlegend": True,
-        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name}<extra></extra>",
-    }
+    cells = (
+        [column in line and state.holds(line[column]) for column in range(len(heat.columns))]
+        for line in heat.cells
+    )
+    found = state_trace(base, name, cells, state.color, meta, f"%{{text}}<br>{name}")
+    return {**found, "meta": {**meta, "under": True, "state": state.index}}
 
 
 def _base(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Trace:
@@ -250,3 +211,73 @@ def _caption(
     if len(found) > 1:
         yield "Updates and weights are measured at some steps, and drawn up to the next one."
     yield "Blank cells were not measured."
+
+
+_CELLS, _COLUMNS = 100_000, 8_000
+"""Maximum number of cells of a level, and of its columns: half a megabyte of a page."""
+
+
+def width_of(rows: Sequence[HeatRow]) -> int:
+    """Return the largest number of columns that there is room for, with those of finer levels."""
+    width = min(_CELLS // max(len(rows), 1), _COLUMNS)
+    return WIDTH if width < 2 * WIDTH else width
+
+
+def finer_levels(finest: Sequence[Heat], found: Sequence[Heat]) -> dict[str, Json]:
+    """Return the finer columns by quantity; none where the heatmap has a column for each step.
+
+    Args:
+        finest: The quantities in as many columns as there is room for.
+        found: What the heatmap shows at first of each.
+    """
+    return {
+        heat.quantity: _level(heat)
+        for heat, shown in zip(finest, found, strict=True)
+        if len(heat.columns) > len(shown.columns)
+    }
+
+
+def _level(heat: Heat) -> Json:
+    columns = range(len(heat.columns))
+    return {
+        "edges": edges(heat),
+        "steps": positions(one.telling for one in heat.columns),
+        "first": positions(one.first for one in heat.columns),
+        "last": positions(one.last for one in heat.columns),
+        "z": [single_numbers(logarithm(line.get(at)) for at in columns) for line in heat.cells],
+        "states": [
+            positions(_state(line[at]) if at in line else None for at in columns)
+            for line in heat.cells
+        ],
+    }
+
+
+def _state(cell: Cell) -> int | None:
+    """Return the state of a measured cell; None of one with a logarithm."""
+    if cell is None:
+        return MISSING
+    if not math.isfinite(cell):
+        return BROKEN
+    return None if cell else ZERO
+
+
+def edges(heat: Heat) -> Json:
+    """Return where columns begin, and the end of the last."""
+    starts = [one.start for one in heat.columns]
+    return numbers([step - 0.5 for step in (*starts, heat.last_step + 1)])
+
+
+def two_steps(steps: int) -> Chart:
+    """Return the chart of a run of so many steps; the heatmap of layers has its numbers."""
+    return Chart(
+        name="two-steps",
+        kind="two-steps",
+        title="Two steps compared",
+        caption=(
+            "Gradient norms at two steps, the largest change first. A column of several steps has"
+            " their largest norms. Click a layer to see all its steps as a line in the curves."
+            " The address keeps both steps and the layer."
+        ),
+        content={"steps": steps},
+        height=180,
+    )

@@ -62,14 +62,14 @@ def common_prefix(names: Sequence[str]) -> str:
     return "".join(f"{part}." for part in shared)
 
 
-def row_labels(names: Sequence[str]) -> list[str]:
+def row_labels(names: Sequence[str], longest: int = _LONGEST) -> list[str]:
     """Return a label for each row, no two alike: rows of one label would be one."""
     labels: dict[str, None] = {}
     for name in names:
-        label = lettered(name, _LONGEST)
+        label = lettered(name, longest)
         turn = 2
         while label in labels:
-            label = f"{lettered(name, _LONGEST)} ({turn})"
+            label = f"{lettered(name, longest)} ({turn})"
             turn += 1
         labels[label] = None
     return list(labels)

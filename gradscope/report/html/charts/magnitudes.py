@@ -8,6 +8,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
+from gradscope.report.html.charts.cells import row_axis
 from gradscope.report.html.charts.lettering import row_labels
 from gradscope.report.html.columns import Json, ModuleIndices, positions
 from gradscope.report.html.page import Chart
@@ -142,15 +143,7 @@ def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
             "zeroline": False,
             "showgrid": False,
         },
-        "yaxis": {
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": labels,
-            "range": [len(labels) - 0.5, -0.5],
-            "showgrid": False,
-            "ticks": "",
-            "tickfont": {"size": 11},
-        },
+        "yaxis": row_axis(labels),
         "shapes": [
             {
                 "type": "line",

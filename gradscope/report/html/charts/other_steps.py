@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
+from gradscope.report.html.charts.cells import finite
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 
@@ -59,7 +60,7 @@ def _traces(points: Sequence[Point]) -> Iterator[Json]:
             "mode": "lines+markers",
             "name": name,
             "x": [point.step for point, _ in values],
-            "y": numbers(_finite(value) for _, value in values),
+            "y": numbers(finite(value) for _, value in values),
             "yaxis": axis,
             "line": {"color": colour},
             "marker": {"color": colour, "size": [11 if p.is_judged else 6 for p, _ in values]},
@@ -78,10 +79,6 @@ def _traces(points: Sequence[Point]) -> Iterator[Json]:
                 "marker": {"color": "@broken", "size": 10, "symbol": "x"},
                 "hovertemplate": f"after %{{x}} steps<br>{name}: NaN, inf<extra></extra>",
             }
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
 
 
 def _is_broken(value: float | None) -> bool:

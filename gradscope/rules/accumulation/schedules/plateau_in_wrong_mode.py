@@ -8,7 +8,6 @@ from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.schedules import scheduler_calls
 from gradscope.rules.rule import Rule
 
 
@@ -52,14 +51,14 @@ class PlateauInWrongMode(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         for series in context.shared(Windows).series:
-            if any(one.metric is not None for one, _ in scheduler_calls(series)):
+            if any(one.metric is not None for one, _ in series.scheduler_calls):
                 return None
         return "no ReduceLROnPlateau of the run is given a metric"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose rate is cut because of its progress."""
         for series in context.shared(Windows).series:
-            calls = [one for one, _ in scheduler_calls(series) if one.metric is not None]
+            calls = [one for one, _ in series.scheduler_calls if one.metric is not None]
             modes = {(one.called, one.maximises) for one in calls}
             context.measured(self.code, "calls", len(calls), self.least, subject=series.name)
             if len(calls) < self.least or modes not in ({(1.0, True)}, {(-1.0, False)}):

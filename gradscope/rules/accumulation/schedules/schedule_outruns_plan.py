@@ -10,7 +10,6 @@ from gradscope.phrasing import short
 from gradscope.recording.events import EpochEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.schedules import planned_steps, scheduler_calls
 from gradscope.rules.rule import Rule
 
 _OFTENER = 1.5
@@ -68,7 +67,7 @@ class ScheduleOutrunsPlan(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if any(planned_steps(series) is not None for series in context.shared(Windows).series):
+        if any(series.planned_steps is not None for series in context.shared(Windows).series):
             return None
         return "no learning-rate scheduler of the run has a planned length"
 
@@ -79,8 +78,8 @@ class ScheduleOutrunsPlan(Rule):
         epochs = set(Counter(one.site for one in begun).values())
         lengths = {one.batches for one in begun if one.batches is not None}
         for series in windows.series:
-            planned = planned_steps(series)
-            calls = [one for one in scheduler_calls(series) if one[0].subject in _PASSING]
+            planned = series.planned_steps
+            calls = [one for one in series.scheduler_calls if one[0].subject in _PASSING]
             made = sum(count for _, count in calls)
             if planned is None:
                 continue

@@ -9,7 +9,6 @@ from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.schedules import planned_steps, scheduler_calls
 from gradscope.rules.rule import Rule
 
 _SHARE = 0.25
@@ -66,7 +65,7 @@ class ScheduleSteppedRarely(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         series = context.shared(Windows).series
-        if any(planned_steps(one) is not None or _own_rate(one) is not None for one in series):
+        if any(one.planned_steps is not None or _own_rate(one) is not None for one in series):
             return None
         return "no learning-rate scheduler of the run has a planned length or a function"
 
@@ -74,10 +73,10 @@ class ScheduleSteppedRarely(Rule):
         """Yield a finding for every optimizer whose schedule hardly begins."""
         for series in context.shared(Windows).series:
             yield from self._of_warm_up(context, series)
-            planned, steps = planned_steps(series), series.step_count
+            planned, steps = series.planned_steps, series.step_count
             if planned != steps or steps < _LEAST:
                 continue
-            calls = list(scheduler_calls(series))
+            calls = list(series.scheduler_calls)
             made = sum(count for _, count in calls)
             if not 0 < made < _SHARE * steps:
                 continue
@@ -104,7 +103,7 @@ class ScheduleSteppedRarely(Rule):
     def _of_warm_up(self, context: RuleContext, series: Series) -> Iterator[Finding]:
         """Yield a finding if the function of a schedule warms up over the whole run."""
         own, steps = _own_rate(series), series.step_count
-        calls = list(scheduler_calls(series))
+        calls = list(series.scheduler_calls)
         made = sum(count for _, count in calls)
         rates = [window.step.lr for window in series.windows]
         known = [rate for rate in rates if rate is not None]

@@ -1,5 +1,6 @@
 """How tensors go into the loss: its terms, and the operations on the way to it."""
 
+import math
 from collections.abc import Iterator
 
 from gradscope.frozen import dataclass
@@ -199,8 +200,7 @@ def _is_small(node: NodeRecord) -> bool:
 
 def _is_of_examples(node: NodeRecord) -> bool:
     """Return whether a tensor has one number per example: one dimension above 1."""
-    shape = node.outputs[0] if node.outputs else None
-    return shape is not None and sum(size > 1 for size in shape.dims) == 1
+    return sum(size > 1 for size in node.dims() or ()) == 1
 
 
 def _is_number(node: NodeRecord) -> bool:
@@ -214,13 +214,8 @@ def _is_stack(node: NodeRecord) -> bool:
 
 
 def _elements(node: NodeRecord) -> int:
-    shape = node.outputs[0] if node.outputs else None
-    if shape is None:
-        return 0
-    total = 1
-    for size in shape.dims:
-        total *= size
-    return total
+    dims = node.dims()
+    return 0 if dims is None else math.prod(dims)
 
 
 def origin_of_numbers(context: RuleContext, node: int) -> NodeRecord | None:

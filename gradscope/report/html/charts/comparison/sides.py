@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
 from gradscope.frozen import dataclass
+from gradscope.report.html.charts.cells import Trace, colour_scale, row_axis, state_trace
 from gradscope.report.html.charts.colours import DIVERGING
 from gradscope.report.html.charts.comparison.marks import worst_first
-from gradscope.report.html.charts.lettering import lettered, number
-from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, single_numbers
+from gradscope.report.html.charts.lettering import number, row_labels
+from gradscope.report.html.columns import ModuleIndices, positions, single_numbers
 from gradscope.report.html.page import Chart
 
 ROWS = 200
@@ -20,9 +21,8 @@ _ROW, _LOW, _HIGH = 15, 160, 900
 """Heights in pixels: of a row, and the minimum and maximum of all rows."""
 _FARTHEST = 2.0
 """Powers of ten from which all ratios have the same colour."""
-_SCALE: Json = [[position / (len(DIVERGING) - 1), stop] for position, stop in enumerate(DIVERGING)]
+_SCALE = colour_scale(DIVERGING)
 
-Trace = dict[str, Json]
 Row = tuple[int, ComparedParameter]
 """Parameter, as its row in the table."""
 
@@ -50,7 +50,7 @@ def compared_sides(comparison: Comparison, tolerance: float) -> Chart | None:
     rows = shown_rows(comparison)
     if not rows:
         return None
-    labels = _labels([one.name for _, one in rows])
+    labels = row_labels([one.name for _, one in rows], _LABEL)
     ratios = [[_ratio(pair) for pair in one.pairs[1:]] for _, one in rows]
     base = _base(comparison, rows, labels)
     traces = [_ratio_trace(base, ratios, tolerance)]
@@ -87,17 +87,6 @@ def _ratio(pair: ParameterPair | None) -> float | None:
     """Return a ratio that a colour can show; None for others."""
     ratio = None if pair is None else pair.ratio
     return ratio if ratio is not None and 0 < ratio < math.inf else None
-
-
-def _labels(names: Sequence[str]) -> list[str]:
-    """Return a label for each name, no two alike: rows of one label would be one."""
-    found: dict[str, None] = {}
-    for name in names:
-        label, turn = lettered(name, _LABEL), 2
-        while label in found:
-            label, turn = f"{lettered(name, _LABEL)} ({turn})", turn + 1
-        found[label] = None
-    return list(found)
 
 
 def _base(comparison: Comparison, rows: Sequence[Row], labels: Sequence[str]) -> Trace:
@@ -148,16 +137,8 @@ def _state_trace(base: Trace, rows: Sequence[Row], state: _State) -> Trace:
     lines, _ = _cells(rows, _is_of(state))
     meta = base["meta"]
     assert isinstance(meta, dict)
-    return {
-        **base,
-        "name": state.name,
-        "z": [numbers(1 if holds else None for holds in line) for line in lines],
-        "meta": {"rows": meta["rows"], "under": True},
-        "colorscale": [[0, state.color], [1, state.color]],
-        "showscale": False,
-        "showlegend": True,
-        "hovertemplate": f"%{{y}}<br>%{{x}}: {state.name}<extra></extra>",
-    }
+    held: Trace = {"rows": meta["rows"]}
+    return state_trace(base, state.name, lines, state.color, held, f"%{{x}}: {state.name}")
 
 
 def _is_of(state: _State) -> Callable[[ParameterPair | None], bool]:
@@ -177,14 +158,6 @@ def _layout(labels: Sequence[str]) -> Trace:
         "showlegend": True,
         "plot_bgcolor": "@panel",
         "xaxis": {"type": "category", "side": "top", "showgrid": False},
-        "yaxis": {
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": list(labels),
-            "range": [len(labels) - 0.5, -0.5],
-            "showgrid": False,
-            "ticks": "",
-            "tickfont": {"size": 11},
-        },
+        "yaxis": row_axis(labels),
         "margin": {"l": 60, "r": 16, "t": 12, "b": 12},
     }

@@ -1,19 +1,62 @@
-"""Follows numbers that a function computes with numpy from tensors of the graph."""
+"""Follows numbers that were read behind cuts, as Python's own and as those of numpy."""
 
+import math
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import Args
 from gradscope.capture.step.graph import tensors
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import TensorNotes
 
 ARRAYS = frozenset({"__array__", "numpy"})
 """Calls that return an array of numpy."""
 
 _FACTORIES = frozenset({"as_tensor", "tensor"})
 """Calls that make a tensor of a number."""
+
+
+_MOST_NUMBERS = 64
+
+
+class PlainNumbers:
+    """The last plain numbers that were read, and their sums, by their values."""
+
+    def __init__(self) -> None:
+        self._origins: dict[float, frozenset[int]] = {}
+        """What is before a number, or before all numbers of a sum."""
+        self._totals: dict[frozenset[int], float] = {}
+        """Sums of all numbers with the same before them."""
+
+    def note(self, number: object, origins: frozenset[int]) -> None:
+        """Note a number that was read, unless it is a round one, as others are too."""
+        if type(number) is not float:
+            return
+        total = self._totals[origins] = self._totals.get(origins, 0.0) + number
+        for one in {number, total}:
+            if math.isfinite(one) and one != float(f"{one:.7e}"):
+                self._origins.pop(one, None)
+                self._origins[one] = origins
+        while len(self._origins) > _MOST_NUMBERS:
+            del self._origins[next(iter(self._origins))]
+
+    def before(self, given: Args) -> frozenset[int]:
+        """Return what is before the numbers among some arguments, also before a plain weight."""
+        found = frozenset[int]()
+        for number in (item for item in given if type(item) is float):
+            for known, origins in self._origins.items():
+                weight = number / known
+                # A weight as 0.1 has few digits; the ratio of unrelated numbers has many.
+                if weight and math.isclose(weight, float(f"{weight:.2e}"), rel_tol=1e-12):
+                    found |= origins
+        return found
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        self._origins.clear()
+        self._totals.clear()
 
 
 class NumpyNumbers:
@@ -31,8 +74,8 @@ class NumpyNumbers:
         self._frame_of_call = frame_of_call
         self._read: dict[tuple[int, CodeType], frozenset[int]] = {}
         """By frame: what is before the arrays that it read."""
-        self._made: dict[int, tuple[WeakTensor[Tensor], frozenset[int]]] = {}
-        """By `id` of a tensor: what is before the number that it was made of."""
+        self._made = TensorNotes[frozenset[int]]()
+        """What is before the number that a tensor was made of."""
 
     def read(self, name: str, origins: frozenset[int]) -> None:
         """Note what is before an array that a frame reads."""
@@ -50,7 +93,7 @@ class NumpyNumbers:
             origins |= self._of_numbers(given)
         for tensor in returned if origins else ():
             if tensor.numel() == 1:
-                self._made[id(tensor)] = (WeakTensor(tensor), origins)
+                self._made.keep(tensor, origins)
 
     def before(self, given: object) -> frozenset[int]:
         """Return what is before the numbers among some arguments."""
@@ -74,9 +117,7 @@ class NumpyNumbers:
     def _of_tensors(self, given: object) -> frozenset[int]:
         found: frozenset[int] = frozenset()
         for tensor in tensors(given) if self._made else ():
-            known = self._made.get(id(tensor))
-            if known is not None and known[0]() is tensor:
-                found |= known[1]
+            found |= self._made.of(tensor) or frozenset()
         return found
 
 

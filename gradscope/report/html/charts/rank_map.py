@@ -1,23 +1,34 @@
-"""Ranks by step: the loss and the gradient norm of every rank in every step."""
+"""Ranks by step: loss and gradient norm of every rank in every step, and a table of the ranks."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gradscope.analysis.columns import Cells, Columns
+from gradscope.analysis.job_summary import RankRow
 from gradscope.analysis.ranks.rank_series import RankSeries, rank_series
 from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_site
+from gradscope.phrasing import aligned, counted
 from gradscope.report.html.charts.axes import step_axis
+from gradscope.report.html.charts.cells import (
+    Trace,
+    colour_scale,
+    finite,
+    row_axis,
+    state_trace,
+    switch,
+)
 from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.columns import Json, numbers, single_numbers
 from gradscope.report.html.page import Chart
+from gradscope.report.html.phrasing import SummaryCell, SummaryTable
+from gradscope.report.run.document import own_findings, remarks, telling_rows
 
 _WIDTH = 500
 """Number of columns up to which each step has one of its own."""
 _LOW, _HIGH, _ROW, _AROUND = 140, 760, 26, 120
 """Heights in pixels: minimum and maximum of all rows, of one row, and of the margins."""
-_SCALE: Json = [
-    [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
-]
+_SCALE = colour_scale(SEQUENTIAL)
 _CELLS = 128_000
 """Number of cells up to which steps have columns of their own."""
 _GAPS = 40
@@ -55,18 +66,7 @@ def rank_map(report: Report) -> Chart | None:
                 ],
                 "layout": _layout(labels, columns),
             },
-            "switches": [
-                {
-                    "label": "colour",
-                    "choices": [
-                        {
-                            "label": str(group[0]["name"]),
-                            "data": [{"visible": owner == position} for owner in owners],
-                        }
-                        for position, group in enumerate(groups)
-                    ],
-                }
-            ],
+            "switches": [switch([str(group[0]["name"]) for group in groups], owners)],
         },
         height=height + _AROUND,
     )
@@ -89,7 +89,7 @@ def _traces(
         "ygap": 1 if len(labels) <= _GAPS else 0,
     }
     broken = [[not (cell is None or math.isfinite(cell)) for cell in row] for row in cells]
-    drawn = logarithm if is_logarithm else _finite
+    drawn = logarithm if is_logarithm else finite
     shown = f"%{{{'customdata' if is_logarithm else 'z'}:figure}}"
     ends = colour_axis(known, name) if is_logarithm else _linear_axis(known, name)
     yield {
@@ -102,16 +102,9 @@ def _traces(
         **ends,
     }
     if any(map(any, broken)):
-        yield {
-            **base,
-            "name": f"{name} NaN, inf",
-            "z": [numbers(1 if one else None for one in row) for row in broken],
-            "meta": {"under": True, "columns": _names(columns)},
-            "colorscale": [[0, "@broken"], [1, "@broken"]],
-            "showscale": False,
-            "showlegend": True,
-            "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} NaN or infinite<extra></extra>",
-        }
+        hover = f"%{{text}}<br>{name} NaN or infinite"
+        meta: Trace = {"columns": _names(columns)}
+        yield state_trace(base, f"{name} NaN, inf", broken, "@broken", meta, hover)
 
 
 def _names(columns: Columns) -> Sequence[str]:
@@ -122,10 +115,6 @@ def _names(columns: Columns) -> Sequence[str]:
         f"step {first:,}" if end <= first else f"steps {first:,} to {end:,}"
         for first, end in zip(firsts, ends, strict=True)
     ]
-
-
-def _finite(cell: float | None) -> float | None:
-    return cell if cell is not None and math.isfinite(cell) else None
 
 
 def _linear_axis(cells: Sequence[float], name: str) -> Mapping[str, Json]:
@@ -149,15 +138,7 @@ def _layout(labels: Sequence[str], columns: Columns) -> Mapping[str, Json]:
         "meta": {"stepAxes": ["x"]},
         "showlegend": True,
         "xaxis": {"title": {"text": "step"}, "showgrid": False, "zeroline": False, **ends},
-        "yaxis": {
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": list(labels),
-            "range": [len(labels) - 0.5, -0.5],
-            "showgrid": False,
-            "ticks": "",
-            "tickfont": {"size": 11},
-        },
+        "yaxis": row_axis(labels),
     }
 
 
@@ -173,3 +154,42 @@ def _caption(found: Sequence[RankSeries], columns: Columns) -> Iterator[str]:
             " of their norms."
         )
     yield "Blank cells were not measured."
+
+
+_SHOWN = 64
+"""Number of ranks up to which each has a row; otherwise only those that differ from the first."""
+
+
+def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
+    """Return a row for each rank; none outside of a job of several."""
+    job = report.job
+    if job is None or not job.is_joined:
+        return ()
+    rows = job.rows if len(job.rows) <= _SHOWN else telling_rows(job, report)[:_SHOWN]
+    hidden = len(job.rows) - len(rows)
+    parts = [*remarks(job, report.target.root)]
+    if hidden:
+        parts.append(f"{counted(hidden, 'more rank')}: gradscope report --output-format json.")
+    return (
+        SummaryTable(
+            title="Ranks",
+            header=("rank", "host", "steps", "passes", "last loss", "ended", "findings"),
+            rows=tuple(tuple(_cells(row, report)) for row in rows),
+            caption=" ".join(parts),
+        ),
+    )
+
+
+def _cells(row: RankRow, report: Report) -> Iterator[SummaryCell]:
+    host = "" if report.job is None or len({one.host for one in report.job.rows}) == 1 else row.host
+    at = f" at {shown_site(row.site, report.target.root)}" if row.site is not None else ""
+    is_fine = row.state == "finished"
+    yield SummaryCell(text=f"{row.rank}", is_number=True, is_strong=True)
+    yield SummaryCell(text=host)
+    yield SummaryCell(text=f"{row.steps:,}", is_number=True)
+    yield SummaryCell(text=f"{row.passes:,}", is_number=True)
+    yield SummaryCell(text="" if row.loss is None else aligned(row.loss), is_number=True)
+    yield SummaryCell(
+        text=row.what if is_fine else f"{row.what}{at}", style="short" if is_fine else "error"
+    )
+    yield SummaryCell(text=", ".join(dict.fromkeys(own_findings(row.rank, report))), style="code")

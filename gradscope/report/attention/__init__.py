@@ -1,1 +1,0 @@
-"""The report on logits of attention and outputs, and on experts."""

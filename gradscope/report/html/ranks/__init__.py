@@ -1,1 +1,0 @@
-"""The ranks of a job on a page of HTML."""
