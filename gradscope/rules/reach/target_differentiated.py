@@ -20,11 +20,21 @@ from gradscope.rules.helpers.loss.flow import (
     nodes_behind,
     parameters_behind,
 )
+from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
+_ONE_SIDED = frozenset(
+    {
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cross_entropy",
+        "kl_div",
+    }
+)
+"""Losses whose second operand is a distribution to learn from."""
 _SUMS = frozenset({"AddBackward0", "SubBackward0", "SubBackward1"})
 _PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
 _SELECTIONS = frozenset(
@@ -70,8 +80,9 @@ class TargetDifferentiated(Rule):
         network, such as `reward + gamma * q(next_state).max(1).values`, without `detach()`. A
         target network whose parameters share the memory of the trained ones, as after
         `target.data = online.data`. And losses that only draw two outputs of one network to each
-        other, as SimSiam does without its stop-gradient. And a moving average of a network that
-        the optimizer trains as well, as BYOL's target without `no_grad`.
+        other, as SimSiam does without its stop-gradient. A moving average of a network that the
+        optimizer trains as well, as BYOL's target without `no_grad`. And a teacher that only its
+        student trains: it learns to agree.
 
     Why it matters:
         Backward moves the target towards the prediction as well as the prediction towards the
@@ -89,6 +100,10 @@ class TargetDifferentiated(Rule):
         their parameters at least. The rule skips losses with any other term, outputs that are
         whitened or end in batch norm, sides to which data are added last, and runs with several
         backward passes per step.
+
+        A teacher is what the target of `kl_div`, or probabilities as targets of `cross_entropy` and
+        `binary_cross_entropy`, were computed from: weights that the optimizer holds, that share
+        nothing with the prediction, and that nothing else in the loss depends on.
 
         In a run: a line writes to parameters `a` times their own content and `1 - a` times other
         parameters, with `a` from 0.9 on, in two captured steps; the optimizer steps both with a
@@ -143,6 +158,7 @@ class TargetDifferentiated(Rule):
                 count=len(targets),
             )
         yield from self._of_shared_memory(context)
+        yield from self._taught(context)
         if not by_line and (context.run is None or context.run.is_only_loss):
             yield from self._drawn_together(context)
 
@@ -193,6 +209,29 @@ class TargetDifferentiated(Rule):
                 count=len(pairs),
             )
 
+    def _taught(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line of a loss that trains a teacher to agree."""
+        if context.run is not None and not context.run.is_only_loss:
+            return  # another loss may train it
+        by_line: dict[int | None, set[int]] = {}
+        for record in context.recording.evidence_of(ComparisonRecord):
+            if record.operation in _ONE_SIDED:
+                by_line.setdefault(record.site, set()).update(_teacher(context, record))
+        for line, teacher in by_line.items():
+            if teacher:
+                yield self.finding(
+                    context,
+                    message=(
+                        f"the loss trains its target too: {counted(len(teacher), 'parameter')} get "
+                        "gradients only because they compute what the prediction should be"
+                    ),
+                    remedy="compute the target under no_grad, and leave it out of the optimizer",
+                    site=line,
+                    parameters=sorted(teacher),
+                    evidence={"parameters_shared": 0, "parameters_of_target": len(teacher)},
+                    count=len(teacher),
+                )
+
     def _drawn_together(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of a loss that a constant output minimises."""
         by_line: dict[int | None, list[Attraction]] = {}
@@ -212,6 +251,31 @@ class TargetDifferentiated(Rule):
                 evidence={"parameters_shared": len(shared)},
                 count=len(terms),
             )
+
+
+def _teacher(context: RuleContext, record: ComparisonRecord) -> frozenset[int]:
+    """Return the trained parameters of a target's network, on which nothing else depends."""
+    left, right = record.left_tensor, record.right_tensor
+    if left is None or right is None:
+        return frozenset()
+    own = parameters_behind(context, right.node)
+    records = context.recording.parameters
+    is_network = any(len(records[index].shape.dims) > 1 for index in own)
+    if not is_network or not own <= Optimizers(context).held:
+        return frozenset()
+    return own if own.isdisjoint(_reached_beside(context, right.node)) else frozenset()
+
+
+def _reached_beside(context: RuleContext, node: int) -> frozenset[int]:
+    """Return the parameters to which the loss leads on a way around a node."""
+    waiting, seen = [0], {0, node}
+    while waiting:
+        for ref in context.successors.get(waiting.pop(), ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+    nodes = (context.recording.nodes[one] for one in seen - {node})
+    return frozenset(one.parameter for one in nodes if one.parameter is not None)
 
 
 def _root(context: RuleContext, parameter: int) -> int:

@@ -166,3 +166,61 @@ def test_a_target_network_of_its_own_is_not_found(findings_of):
 
     found = findings_of(TwoNetworks(), {"state": STATES, "following": NEXT})
     assert "GS211" not in {finding.rule for finding in found}
+
+
+class Distillation(nn.Module):
+    """A student, a teacher, and a loss that compares them."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.student, self.teacher = nn.Linear(6, 3), nn.Linear(6, 3)
+        self.loss = loss
+
+    def forward(self, x, _):
+        return self.loss(self.student(x), self.teacher(x))
+
+
+def distilled(student, teacher):
+    divergence = functional.kl_div(
+        functional.log_softmax(student, 1), functional.softmax(teacher, 1), reduction="batchmean"
+    )
+    return divergence + functional.cross_entropy(student, ACTION)
+
+
+def soft_targets(student, teacher):
+    return functional.cross_entropy(student, teacher.softmax(1))
+
+
+def of_detached(student, teacher):
+    return distilled(student, teacher.detach())
+
+
+def mutual(student, teacher):
+    return distilled(student, teacher) + distilled(teacher, student)
+
+
+def teacher_learns_itself(student, teacher):
+    return distilled(student, teacher) + functional.cross_entropy(teacher, ACTION)
+
+
+def taught(findings_of, loss, held):
+    model = Distillation(loss)
+    optimizer = torch.optim.SGD(getattr(model, held).parameters() if held else model.parameters())
+    batch = {"x": STATES, "_": NEXT}
+    found = findings_of(model, batch, optimizer=optimizer)
+    return [one for one in found if one.rule == "GS211"]
+
+
+@pytest.mark.parametrize("loss", [distilled, soft_targets])
+def test_teacher_that_only_its_student_trains_is_a_warning(findings_of, loss):
+    (found,) = taught(findings_of, loss, None)
+    assert found.severity == "warning"
+    assert found.parameters == ("teacher.weight", "teacher.bias")
+
+
+@pytest.mark.parametrize(
+    ("loss", "held"),
+    [(of_detached, None), (mutual, None), (teacher_learns_itself, None), (distilled, "student")],
+)
+def test_teacher_that_learns_otherwise_or_not_at_all_is_fine(findings_of, loss, held):
+    assert not taught(findings_of, loss, held)
