@@ -10,7 +10,12 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.policy_terms import PolicyTerm, policy_terms
+from gradscope.rules.helpers.loss.policy_terms import (
+    PolicyTerm,
+    is_policy_loss,
+    penalised_entropies,
+    policy_terms,
+)
 from gradscope.rules.helpers.loss.signed_terms import SignedTerm, signed_terms
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.loss.first_loss import classes_of
@@ -34,8 +39,9 @@ class LossMaximised(Rule):
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
         of the correct classes, or PPO's minimum of two surrogates. And a policy loss without its
-        minus, `(log_prob * advantage).mean()`. And a term with a minus that alone trains a layer,
-        such as a domain classifier's error behind a layer that reverses its gradient already.
+        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a term with a
+        minus that alone trains a layer, such as a domain classifier's error behind a layer that
+        reverses its gradient already.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -54,14 +60,17 @@ class LossMaximised(Rule):
         to part. Outside of runs, so may what a generator gets from its discriminator: losses of two
         classes are left alone there. Log-likelihoods may be weighed by costs, and are left alone
         unless all have the same factor, or the source names the factor as a reward, a return or an
-        advantage, and shows no minus where it is defined. An optimizer with `maximize=True` is
-        meant to enlarge the loss.
+        advantage, and shows no minus where it is defined. The entropy of classes is the negative
+        sum of probabilities times their logarithms; where it has a plus in such a loss, or beside
+        the surrogates of PPO, it is a warning. An optimizer with `maximize=True` is meant to
+        enlarge the loss.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
 
     When it may be wrong:
-        If the model is to become wrong, as in unlearning of a regression. If a variable that is
+        If the model is to become wrong, as in unlearning of a regression. If a policy is meant to
+        become certain. If a variable that is
         named as a reward holds costs.
 
     Source:
@@ -87,7 +96,9 @@ class LossMaximised(Rule):
             return "the values of the forward were not measured"
         if any(one.maximises for one in context.recording.evidence_of(OptimizerRecord)):
             return "the optimizer maximises the loss"
-        return None if any(policy_terms(context)) else _opponents(context)
+        return (
+            None if is_policy_loss(context) or any(policy_terms(context)) else _opponents(context)
+        )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the loss is the negative of an error, or for policies' losses."""
@@ -96,6 +107,8 @@ class LossMaximised(Rule):
         for one in {one.product.site: one for one in policy_terms(context)}.values():
             if one.sign > 0 and _trains(context, one.product):
                 yield self._of_policy(context, one)
+        if is_policy_loss(context):
+            yield from self._of_entropies(context)
         if _opponents(context) is None:
             yield from self._of_errors(context)
             yield from self._of_opposed_layers(context)
@@ -111,6 +124,23 @@ class LossMaximised(Rule):
             site=term.product.site,
             evidence={"terms_enlarged": 1},
         )
+
+    def _of_entropies(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each line that makes the entropy of a policy smaller."""
+        terms = {one.site: one for one in penalised_entropies(context)}
+        for one in terms.values():
+            if _trains(context, one):
+                yield self.finding(
+                    context,
+                    message=(
+                        "each step makes the policy's entropy smaller: the bonus that should keep "
+                        "it exploring has the wrong sign"
+                    ),
+                    remedy="subtract the entropy from the loss",
+                    site=one.site,
+                    severity="warning",
+                    evidence={"terms_enlarged": len(terms)},
+                )
 
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))

@@ -138,3 +138,49 @@ def test_actor_and_critic_with_an_optimizer_each(tmp_path, advantage, loss, opti
     assert bool(found) == is_wrong
     if is_wrong:
         assert found[0].location.source.strip().startswith("loss = ")
+
+
+old = likelihood(policy()(STATES)).detach()
+
+
+def clipped(out):
+    ratio = (likelihood(out) - old).exp()
+    return torch.max(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2)).mean()
+
+
+def entropy(out):
+    return Categorical(logits=out).entropy().mean()
+
+
+def entropy_by_hand(out):
+    return -(out.softmax(1) * out.log_softmax(1)).sum(1).mean()
+
+
+ENTROPIES_OF_WRONG_SIGN = {
+    "beside rewards": lambda out: -(likelihood(out) * rewards).mean() + 0.01 * entropy(out),
+    "beside surrogates": lambda out: clipped(out) + 0.01 * entropy(out),
+    "by hand": lambda out: clipped(out) + 0.01 * entropy_by_hand(out),
+    "of probabilities": lambda out: (
+        clipped(out) + 0.01 * Categorical(probs=out.softmax(1)).entropy().mean()
+    ),
+}
+ENTROPIES = {
+    "beside rewards": lambda out: -(likelihood(out) * rewards).mean() - 0.01 * entropy(out),
+    "beside surrogates": lambda out: clipped(out) - 0.01 * entropy(out),
+    "by hand": lambda out: clipped(out) - 0.01 * entropy_by_hand(out),
+    "of unlabelled examples": lambda out: functional.cross_entropy(out, actions) + entropy(out),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(ENTROPIES_OF_WRONG_SIGN, 2))
+def test_entropy_that_a_policy_loss_makes_smaller_is_a_warning(findings_of, name):
+    loss = ENTROPIES_OF_WRONG_SIGN[name]
+    (found,) = told(findings_of(policy(), STATES, lambda model, batch: loss(model(batch))))
+    assert found.severity == "warning"
+    assert "entropy" in found.message
+
+
+@pytest.mark.parametrize("name", some_on_push(ENTROPIES, 2))
+def test_entropy_that_becomes_larger_or_of_no_policy_is_fine(findings_of, name):
+    loss = ENTROPIES[name]
+    assert not told(findings_of(policy(), STATES, lambda model, batch: loss(model(batch))))

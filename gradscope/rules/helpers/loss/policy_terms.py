@@ -9,7 +9,14 @@ from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
-from gradscope.rules.helpers.loss.signed_terms import likelihood_sign, signed_products
+from gradscope.rules.helpers.loss.signed_terms import (
+    is_log_softmax,
+    is_surrogate,
+    likelihood_sign,
+    signed_products,
+    signed_terms,
+)
+from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.helpers.source_text import statement_texts
 
 _REWARDS = frozenset(
@@ -45,6 +52,39 @@ def policy_terms(context: RuleContext) -> Iterator[PolicyTerm]:
             reward = next(filter(None, map(_reward, _products(context, site))), None)
             if reward is not None and _is_defined_as_reward(context, site, reward):
                 yield PolicyTerm(product, sign * likelihood, ast.unparse(reward))
+
+
+def is_policy_loss(context: RuleContext) -> bool:
+    """Return whether the loss makes rewarded actions more likely: with a reward, or as PPO does."""
+    if any(term.sign < 0 for term in policy_terms(context)):
+        return True
+    nodes = (n for n in context.recording.nodes if n.operation.startswith(("Maximum", "Minimum")))
+    return any(
+        is_surrogate(context, [ref.node for ref in context.successors.get(node.index, ())])
+        for node in nodes
+    )
+
+
+def penalised_entropies(context: RuleContext) -> Iterator[NodeRecord]:
+    """Yield the sums of probabilities times their logarithms that each step enlarges."""
+    stats = context.shared(forward_stats)
+    for term in signed_terms(context):
+        inputs = context.successors.get(term.node.index, ())
+        if term.sign >= 0 or term.node.operation != "MulBackward0" or len(inputs) != 2:
+            continue
+        for ref, other in (inputs, inputs[::-1]):
+            stat = stats.get(other)
+            is_probability = stat is not None and stat.minimum >= 0 and stat.maximum <= 1
+            if is_probability and is_log_softmax(context, stats, _unclamped(context, ref.node)):
+                yield term.node
+                break
+
+
+def _unclamped(context: RuleContext, node: int) -> int:
+    """Return a tensor before the lower limit that torch's distributions give logarithms."""
+    while context.recording.nodes[node].operation.startswith("Clamp"):
+        node = context.successors[node][0].node
+    return node
 
 
 def _likelihood(context: RuleContext, product: NodeRecord) -> int:

@@ -194,14 +194,14 @@ def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeR
     if len(inputs) == 1 and node.operation in ("PowBackward0", "AbsBackward0"):
         return "distance" if _is_distance(context, stats, node.index, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation in ("GatherBackward0", "IndexBackward0"):
-        return "log-likelihood" if _is_log_softmax(context, stats, inputs[0]) else "other"
+        return "log-likelihood" if is_log_softmax(context, stats, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation == "MulBackward0":
         is_picked = _is_picked(stats, node.index, inputs[0])
-        is_likelihood = is_picked and _is_log_softmax(context, stats, inputs[0])
+        is_likelihood = is_picked and is_log_softmax(context, stats, inputs[0])
         return "log-likelihood" if is_likelihood else "other"
     if node.operation == "LogSigmoidBackward0":
         return "log-likelihood"
-    if node.operation == "MinimumBackward0" and _is_surrogate(context, inputs):
+    if node.operation == "MinimumBackward0" and is_surrogate(context, inputs):
         return "lower surrogate"
     return "other"
 
@@ -220,7 +220,8 @@ def _is_distance(
     return is_difference and is_from_data and is_even
 
 
-def _is_log_softmax(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
+def is_log_softmax(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
+    """Return whether a tensor is the logarithms of probabilities."""
     while context.recording.nodes[node].kind == "view" and _inputs(context, node):
         node = _inputs(context, node)[0]
     operation, inputs = context.recording.nodes[node].operation, _inputs(context, node)
@@ -240,7 +241,7 @@ def _is_picked(stats: dict[TensorRef, ForwardStat], product: int, factor: int) -
     return is_sparse and given.minimum <= made.minimum and made.maximum <= 0
 
 
-def _is_surrogate(context: RuleContext, inputs: list[int]) -> bool:
+def is_surrogate(context: RuleContext, inputs: list[int]) -> bool:
     """Return whether both are weighed ratios of probabilities, one of them clamped."""
     if len(inputs) != 2:
         return False
