@@ -126,6 +126,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS117": (_VALUE,),
     "GS118": (("second derivatives that are zero", _evidence(ZeroDerivativeRecord)),),
     "GS119": (_VALUE,),
+    "GS120": (("softmaxes", _evidence(SoftmaxRecord)),),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),

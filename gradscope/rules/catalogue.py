@@ -55,6 +55,7 @@ from gradscope.rules.clipping.clip_of_strangers import ClipOfStrangers
 from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
+from gradscope.rules.flow.attention_over_queries import AttentionOverQueries
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.flow.embedding_drowned import EmbeddingDrowned
 from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
@@ -163,6 +164,7 @@ RULES: tuple[type[Rule], ...] = (
     IdleExpert,
     ZeroSecondDerivative,
     EmbeddingDrowned,
+    AttentionOverQueries,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
