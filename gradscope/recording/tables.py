@@ -306,9 +306,9 @@ def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
     found: dict[int, CapturedStep] = {}
     for (index,), row in zip(indices.fetchall(), rows, strict=True):
         found[index] = _captured_step(row, index, parts, found)
-    places = {index: place for place, index in enumerate(found)}
+    positions = {index: position for position, index in enumerate(found)}
     return tuple(
-        one if one.same_as is None else replace(one, same_as=places[one.same_as])
+        one if one.same_as is None else replace(one, same_as=positions[one.same_as])
         for one in found.values()
     )
 
