@@ -12,13 +12,12 @@ from gradscope.cli.options import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, wanted_output, write_report
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.errors import GradscopeError
+from gradscope.fixes.options import PANEL, FixOnlyOption, UnsafeFixesOption
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
-
-_PANEL = "Fixes"
 
 RecordingArgument = Annotated[
     Path,
@@ -41,14 +40,14 @@ class FixChoice:
             metavar="N",
             help="Run the first N optimizer steps of the script and of the edited script, in a "
             "copy of its folder.",
-            panel=_PANEL,
+            panel=PANEL,
         ),
     ] = None
     fix: Annotated[
         bool,
         Option(
             help="With --verify, write the safe edits whose result is verified to the files.",
-            panel=_PANEL,
+            panel=PANEL,
         ),
     ] = False
     yes: Annotated[
@@ -56,19 +55,11 @@ class FixChoice:
         Option(
             "--yes",
             help="With --verify, let the script write outside the copy and open connections.",
-            panel=_PANEL,
+            panel=PANEL,
         ),
     ] = False
-    unsafe_fixes: Annotated[
-        bool,
-        Option(
-            help="Include edits that change what the program is meant to compute.", panel=_PANEL
-        ),
-    ] = False
-    fix_only: Annotated[
-        list[str] | None,
-        Option(metavar="RULE", help="Fix only findings of these rules, such as GS7.", panel=_PANEL),
-    ] = None
+    unsafe_fixes: UnsafeFixesOption = False
+    fix_only: FixOnlyOption = None
 
 
 @with_groups

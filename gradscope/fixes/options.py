@@ -10,7 +10,16 @@ from gradscope.options.declaration import Option
 
 NEEDED = "needs libcst, which is not installed"
 INSTALL = "pip install 'gradscope-torch[fix]'"
-_PANEL = "Fixes"
+PANEL = "Fixes"
+
+UnsafeFixesOption = Annotated[
+    bool,
+    Option(help="Include edits that change what the program is meant to compute.", panel=PANEL),
+]
+FixOnlyOption = Annotated[
+    list[str] | None,
+    Option(metavar="RULE", help="Fix only findings of these rules, such as GS7.", panel=PANEL),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,23 +30,15 @@ class FixOptions:
         bool,
         Option(
             help="Show edits that fix findings, and the result of running the edited program.",
-            panel=_PANEL,
+            panel=PANEL,
         ),
     ] = False
     fix: Annotated[
         bool,
-        Option(help="Write the safe edits whose result is verified to the files.", panel=_PANEL),
+        Option(help="Write the safe edits whose result is verified to the files.", panel=PANEL),
     ] = False
-    unsafe_fixes: Annotated[
-        bool,
-        Option(
-            help="Include edits that change what the program is meant to compute.", panel=_PANEL
-        ),
-    ] = False
-    fix_only: Annotated[
-        list[str] | None,
-        Option(metavar="RULE", help="Fix only findings of these rules, such as GS7.", panel=_PANEL),
-    ] = None
+    unsafe_fixes: UnsafeFixesOption = False
+    fix_only: FixOnlyOption = None
 
     @property
     def is_wanted(self) -> bool:

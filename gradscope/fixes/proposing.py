@@ -104,5 +104,6 @@ def _selected(selectors: Iterable[str]) -> list[type[Rule]]:
 
 
 def _function_of(rule: type[Rule]) -> FixFunction:
-    package, _, module = rule.__module__.rpartition(".")
+    package, _, own = rule.__module__.rpartition(".")
+    module = (rule.fix and rule.fix.module) or own
     return cast(FixFunction, import_module(f"{package}.fixes.{module}").fix)

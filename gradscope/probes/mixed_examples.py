@@ -54,7 +54,7 @@ def probe_mixed_examples(context: ProbeContext) -> str | None:
         _run(context, _changed(context.target.batch, division), watch)
     except GradscopeError:
         return "the forward raised an exception with one example changed"
-    if watch.obstacle is None and watch.found is not None:
+    if watch.skip_reason is None and watch.found is not None:
         operation, line, shape = watch.found
         context.assembler.note(
             MixedExamplesRecord(
@@ -67,7 +67,7 @@ def probe_mixed_examples(context: ProbeContext) -> str | None:
                 is_ambiguous=_is_ambiguous(context.target.batch, division.rows),
             )
         )
-    return watch.obstacle
+    return watch.skip_reason
 
 
 def _run(context: ProbeContext, batch: object, watch: "_Results") -> None:
@@ -145,7 +145,7 @@ class _Results(TorchFunctionMode):
         self.found_in_model = False
         self.is_per_example = False
         """Whether the model returns something for each example."""
-        self.obstacle: str | None = None
+        self.skip_reason: str | None = None
 
     def begin(self, model: nn.Module) -> None:
         """Prepare for a forward of the model."""
@@ -176,7 +176,7 @@ class _Results(TorchFunctionMode):
     ) -> object:
         """Call the function, and keep or compare its result."""
         result = func(*args, **kwargs) if kwargs else func(*args)
-        if self.obstacle is None and self.found is None:
+        if self.skip_reason is None and self.found is None:
             with DisableTorchFunction(), torch.no_grad():
                 name = getattr(func, "__name__", "")
                 self._see(name, result, sys._getframe(1))
@@ -191,7 +191,7 @@ class _Results(TorchFunctionMode):
             self._keep(name, tensor)
             return
         if self._position >= len(self._kept) or self._kept[self._position][0] != name:
-            self.obstacle = "the forward takes another way with one example changed"
+            self.skip_reason = "the forward takes another way with one example changed"
             return
         before = self._kept[self._position][1]
         self._position += 1
@@ -219,7 +219,7 @@ class _Results(TorchFunctionMode):
     def _keep(self, name: str, tensor: Tensor | None) -> None:
         self._elements += 0 if tensor is None else tensor.numel()
         if self._elements > _MOST_ELEMENTS:
-            self.obstacle = "the results of the forward are too large to keep"
+            self.skip_reason = "the results of the forward are too large to keep"
             self._kept.clear()
             return
         self._kept.append((name, None if tensor is None else tensor.detach().clone()))

@@ -105,6 +105,23 @@ INPUT_STATS = table_of(InputStat, "input_stat", columns={"position": "place"})
 
 SKIPPED = table_of(Skipped, "skipped")
 
+PARTS: Mapping[str, Table[Any]] = {
+    "parameters": PARAMETERS,
+    "modules": MODULES,
+    "calls": CALLS,
+    "sites": SITES,
+    "nodes": NODES,
+    "edges": EDGES,
+    "steps": STEPS,
+    "events": EVENTS,
+    "parameter_stats": PARAMETER_STATS,
+    "tensor_stats": TENSOR_STATS,
+    "input_stats": INPUT_STATS,
+    "cuts": CUTS,
+    "skipped": SKIPPED,
+}
+"""The tables of a recording's own parts, by the names of these."""
+
 REPEATED_STEPS = table_of(
     RepeatedSteps, "repeated_steps", codecs={"sources": _INDICES}, is_late=True
 )
@@ -144,41 +161,15 @@ def _read_norms(base: sqlite3.Connection, numels: Mapping[int, int]) -> NormTabl
 
 def all_tables() -> tuple[Table[Any], ...]:
     """Return all tables in the order of their creation."""
-    return (
-        PARAMETERS,
-        MODULES,
-        CALLS,
-        SITES,
-        NODES,
-        EDGES,
-        STEPS,
-        EVENTS,
-        PARAMETER_STATS,
-        TENSOR_STATS,
-        INPUT_STATS,
-        CUTS,
-        SKIPPED,
-        REPEATED_STEPS,
-        *evidence_tables().values(),
-    )
+    return (*PARTS.values(), REPEATED_STEPS, *evidence_tables().values())
 
 
 def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object]]]:
     """Yield the rows of a recording by table, except captured steps and the norms of a run."""
-    yield PARAMETERS, recording.parameters
-    yield MODULES, recording.modules
-    yield CALLS, recording.calls
-    yield SITES, recording.sites
-    yield NODES, recording.nodes
-    yield EDGES, recording.edges
-    yield STEPS, recording.steps
-    yield EVENTS, recording.events
-    if not any(step.kind == "run" for step in recording.steps):
-        yield PARAMETER_STATS, recording.parameter_stats
-    yield TENSOR_STATS, recording.tensor_stats
-    yield INPUT_STATS, recording.input_stats
-    yield CUTS, recording.cuts
-    yield SKIPPED, recording.skipped
+    is_run = any(step.kind == "run" for step in recording.steps)
+    for name, table in PARTS.items():
+        if table is not PARAMETER_STATS or not is_run:
+            yield table, getattr(recording, name)
     tables = evidence_tables()
     by_kind: dict[type, list[object]] = {}
     for record in recording.evidence:
@@ -201,7 +192,9 @@ def recording_of(
 ) -> Recording:
     """Return the recording of the tables' records, except the parameters' statistics."""
     repetitions = records(REPEATED_STEPS)
-    steps, events = with_repeated(records(STEPS), records(EVENTS), repetitions)
+    tables = {name: one for name, one in PARTS.items() if one is not PARAMETER_STATS}
+    parts: dict[str, Any] = {name: records(one) for name, one in tables.items()}
+    steps, events = with_repeated(parts.pop("steps"), parts.pop("events"), repetitions)
     evidence = tuple(record for table in evidence_tables().values() for record in records(table))
     if any(isinstance(record, StepSummary) for record in evidence):
         # Repeated steps that stay whole were written behind later ones.
@@ -213,19 +206,10 @@ def recording_of(
         environment=header.environment,
         target=header.target,
         finished=header.finished,
-        parameters=records(PARAMETERS),
-        modules=records(MODULES),
-        calls=records(CALLS),
-        sites=records(SITES),
-        nodes=records(NODES),
-        edges=records(EDGES),
+        **parts,
         steps=steps,
         events=events,
         parameter_stats=stats,
-        tensor_stats=records(TENSOR_STATS),
-        skipped=records(SKIPPED),
-        input_stats=records(INPUT_STATS),
-        cuts=records(CUTS),
         evidence=evidence,
         captured_steps=captured_steps,
         untimed=tuple(range(one.first, one.first + one.count) for one in repetitions),
@@ -322,9 +306,9 @@ def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
     found: dict[int, CapturedStep] = {}
     for (index,), row in zip(indices.fetchall(), rows, strict=True):
         found[index] = _captured_step(row, index, parts, found)
-    places = {index: place for place, index in enumerate(found)}
+    positions = {index: position for position, index in enumerate(found)}
     return tuple(
-        one if one.same_as is None else replace(one, same_as=places[one.same_as])
+        one if one.same_as is None else replace(one, same_as=positions[one.same_as])
         for one in found.values()
     )
 

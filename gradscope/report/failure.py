@@ -30,7 +30,7 @@ _CODES_IN_HEAD = 3
 def failure_text(
     report: Report,
     findings: Sequence[Finding],
-    obstacle: Failure | None,
+    failure: Failure | None,
     columns: int | None = None,
 ) -> str:
     """Return the problem in one line, then the first findings in full and others in a line each.
@@ -40,17 +40,17 @@ def failure_text(
     Args:
         report: Of the model under test.
         findings: Those that fail it, the worst first.
-        obstacle: Why nothing can be said of the gradients; None where something can.
+        failure: Why nothing can be said of the gradients; None where something can.
         columns: Of the terminal; None to ask it.
     """
     width = _width(columns)
     page = Page(width=width, encoding="utf-8", signs=ASCII, root=report.target.root)
-    shown = findings or (report.findings if obstacle else ())
+    shown = findings or (report.findings if failure else ())
     blocks = [
         [
-            _head(report, findings, obstacle),
+            _head(report, findings, failure),
             _wrapped(printable(_summary(report)), width, indent=""),
-            *(_wrapped(line, width) for line in _why(findings, obstacle)),
+            *(_wrapped(line, width) for line in _why(findings, failure)),
         ],
         *([_full(one, report, page)] for one in shown[:_IN_FULL]),
         [_wrapped(line, width) for line in _further(shown[_IN_FULL:], report)],
@@ -59,10 +59,10 @@ def failure_text(
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _head(report: Report, findings: Sequence[Finding], obstacle: Failure | None) -> str:
+def _head(report: Report, findings: Sequence[Finding], failure: Failure | None) -> str:
     model = printable(report.target.model)
-    if obstacle is not None and not findings:
-        return f"{model} could not be checked: {obstacle.what}"
+    if failure is not None and not findings:
+        return f"{model} could not be checked: {failure.what}"
     rules = dict.fromkeys(f"{one.rule} {one.name}" for one in findings)
     named = ", ".join(list(rules)[:_CODES_IN_HEAD])
     more = f" and {len(rules) - _CODES_IN_HEAD:,} more" if len(rules) > _CODES_IN_HEAD else ""
@@ -100,10 +100,10 @@ def _wrapped(text: str, width: int, indent: str = "    ") -> str:
     return "\n".join(lines)
 
 
-def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:
+def _why(findings: Sequence[Finding], failure: Failure | None) -> Iterator[str]:
     # Findings report the same with lines.
-    if obstacle is not None and not findings:
-        extra = (("cause", obstacle.cause), ("help", obstacle.help))
+    if failure is not None and not findings:
+        extra = (("cause", failure.cause), ("help", failure.help))
         yield from (f"{name}: {printable(' '.join(text.split()))}" for name, text in extra if text)
 
 

@@ -84,8 +84,6 @@ from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
 from gradscope.rules.loss.focal_factor_of_mean import FocalFactorOfMean
 from gradscope.rules.loss.gradient_cancels import GradientCancels
-from gradscope.rules.loss.inverted_padding_mask import InvertedPaddingMask
-from gradscope.rules.loss.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.log_scale_of_wrong_sign import LogScaleOfWrongSign
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_maximised import LossMaximised
@@ -95,12 +93,14 @@ from gradscope.rules.loss.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.loss.one_sided_contrast import OneSidedContrast
 from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
-from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
-from gradscope.rules.loss.targets_out_of_range import TargetsOutOfRange
-from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
+from gradscope.rules.loss.targets.inverted_padding_mask import InvertedPaddingMask
+from gradscope.rules.loss.targets.labels_of_zero import LabelsOfZero
+from gradscope.rules.loss.targets.padding_in_loss import PaddingInLoss
+from gradscope.rules.loss.targets.targets_out_of_range import TargetsOutOfRange
+from gradscope.rules.loss.targets.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.loss.total_among_examples import TotalAmongExamples
 from gradscope.rules.loss.unbounded_loss import UnboundedLoss
 from gradscope.rules.loss.unused_derivative import UnusedDerivative

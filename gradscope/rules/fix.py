@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 class FixRule:
     """Declares that a rule has a fix.
 
-    Its function `fix`, a `FixFunction`, is in the module of the rule's name in `fixes`, beside the
-    rule. It is imported on demand, because it needs libcst.
+    Its function `fix`, a `FixFunction`, is in a module of `fixes`, beside the rule. It is imported
+    on demand, because it needs libcst.
     """
 
     safety: Safety
+    module: str = ""
+    """Name of the module; empty for that of the rule."""
     removes_operation: bool = False
     """Whether the line of the finding may have no operation afterwards."""
     reveals: tuple[str, ...] = ()

@@ -101,7 +101,7 @@ class FunctionInputs:
         self._frames[function] = id(frame)
         applications = self._applications.get(function)
         if applications is None:
-            applications = Applications(function, self._kept, obstacle="its inputs are unknown")
+            applications = Applications(function, self._kept, skip_reason="its inputs are unknown")
             self._applications[function] = applications
         with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
             applications.note(args[first_input(function) :], self._lines.line_of_apply(frame))
@@ -133,7 +133,7 @@ class FunctionInputs:
                     for applications in waiting:
                         if time.perf_counter() - began > _SECONDS:
                             applications.found.clear()
-                            applications.obstacle = "the functions before it take too long"
+                            applications.skip_reason = "the functions before it take too long"
                         found.append(checked(applications, site_of))
             except KeyboardInterrupt:
                 pass  # the script is over: it only ends the checks

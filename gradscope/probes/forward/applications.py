@@ -50,7 +50,7 @@ class Applications:
     found: list[Application] = field(default_factory=list)
     line: Line | None = None
     """Line of the first call."""
-    obstacle: str = "a second forward did not call it"
+    skip_reason: str = "a second forward did not call it"
     """Why no call was kept."""
     _shapes: set[tuple[object, ...]] = field(default_factory=set)
 
@@ -66,13 +66,13 @@ class Applications:
             if isinstance(arg, Tensor) and arg.requires_grad
         )
         if not positions:  # as at the first step of a recurrence, whose state is zero
-            self.obstacle = "none of its inputs requires grad"
+            self.skip_reason = "none of its inputs requires grad"
             return
         self._shapes.add(shapes)
         try:
             self.found.append(Application(self.kept(args), positions, line))
         except NotKeptError as error:
-            self.obstacle = str(error)
+            self.skip_reason = str(error)
 
 
 def first_input(function: type[Function]) -> int:

@@ -127,7 +127,7 @@ def checked(
     function = applications.function
     checks: tuple[InputCheck, ...] = ()
     outcome: CheckOutcome = "unchecked"
-    reason = applications.obstacle
+    reason = applications.skip_reason
     for application in applications.found:
         try:
             found = _checks(function, application)

@@ -167,7 +167,7 @@ def cosines_of(readings: Sequence[Reading]) -> dict[int, Counter[int]]:
 
 
 def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
-    """Return one summary in place of consecutive ones, which are deleted; one block stays."""
+    """Return one summary in position of consecutive ones, which are deleted; one block stays."""
     keys = dict.fromkeys(key for chunk in chunks for key in chunk.series)
     whole = Chunk(
         first=chunks[0].first,
@@ -191,13 +191,13 @@ def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
 def _chosen(chunks: Sequence[Chunk]) -> Chunk:
     """Return the summary in the middle, or the nearest to it whose block has norms."""
     middle = len(chunks) // 2
-    order = sorted(range(len(chunks)), key=lambda place: abs(place - middle))
+    order = sorted(range(len(chunks)), key=lambda position: abs(position - middle))
     measured = (
-        chunks[place]
-        for place in order
+        chunks[position]
+        for position in order
         if any(
-            step in chunks[place].block and one.has_norms
-            for step, one in chunks[place].whole.items()
+            step in chunks[position].block and one.has_norms
+            for step, one in chunks[position].whole.items()
         )
     )
     return next(measured, chunks[middle])

@@ -57,8 +57,8 @@ def sparkline(losses: LossCourse | None) -> Sparkline | None:
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     paths: list[list[str]] = [[]]
     broken = []
-    for place, value in points:
-        x = round(_WIDTH * place, 1)
+    for at, value in points:
+        x = round(_WIDTH * at, 1)
         if not math.isfinite(value):
             broken.append(x)
             paths.append([])

@@ -95,7 +95,9 @@ class ExplodingGradient(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS107", "GS108")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe", module="level_gradient", is_search=True
+    )
 
     note_decades: float = 1.5
     """Orders of magnitude by which the gradient grows. Measured: with SGD, 22 % learn at 1.5 to 2.

@@ -80,7 +80,9 @@ class VanishingGradient(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe", module="level_gradient", is_search=True
+    )
     needs: ClassVar[Needs] = (has_backward,)
 
     note_decades: float = 2.0

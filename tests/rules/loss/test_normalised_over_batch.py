@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from tests.nightly import some_on_push
-from tests.rules.loss.contrasts import (
+from tests.rules.contrasts import (
     FINE,
     LABELS,
     PAIRS,

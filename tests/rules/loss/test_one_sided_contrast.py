@@ -7,7 +7,7 @@ from torch.nn import functional
 
 import gradscope
 from tests.nightly import some_on_push
-from tests.rules.loss.contrasts import (
+from tests.rules.contrasts import (
     FINE,
     IMAGES,
     LABELS,

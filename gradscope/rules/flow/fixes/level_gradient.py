@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
+from gradscope.rules.context import RuleContext
 from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
@@ -20,8 +21,9 @@ _ACTIVATIONS = (
 """Function, layer and the initialisation that suits them."""
 
 
-def candidates(finding: Finding, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits of every candidate."""
+def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edits of the initialisation, the activation or a normalisation."""
+    del context
     source = files.at(finding.location)
     if source is None or finding.location is None:
         return
