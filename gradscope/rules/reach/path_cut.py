@@ -1,5 +1,6 @@
 """GS216: one of several paths from parameters to the loss is cut."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -287,10 +288,12 @@ def _own_states(context: RuleContext, cut: PathCutRecord) -> list[int]:
     owners = {around for one in direct if one is not None for around in lineage(one)}
     joined = {recording.nodes[node].module_call for node in cut.joins}
     around = {call for one in joined if one is not None for call in _calls_around(context, one)}
+    called = Counter(call.module for call in recording.calls)
     return [
         call
         for call in sorted(around)
         if (module := recording.calls[call].module) in owners
+        and called[module] > 1  # not what runs the cell
         and any(word in recording.modules[module].class_name for word in _RECURRENT)
     ]
 
