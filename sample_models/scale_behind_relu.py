@@ -16,7 +16,7 @@ class Regression(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean and variance, each of shape (batch, 1)."""
         hidden = self.body(x)
-        return self.mean(hidden), torch.relu(self.variance(hidden))  # GS735
+        return self.mean(hidden), torch.relu(self.variance(hidden))  # GS731
 
 
 torch.manual_seed(0)

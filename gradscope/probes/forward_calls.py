@@ -9,6 +9,7 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     InvertedMaskRecord,
     OwnSimilarityRecord,
+    SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
     ZeroLabelRecord,
@@ -48,6 +49,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
     _note_labels(context)
     _note_masks(context)
     _note_ranges(context)
+    _note_answers(context)
     if not context.of_run:  # a run compares several steps
         _note_quotients(context)
     graph = context.capture.graph
@@ -83,6 +85,23 @@ def _note_masks(context: ProbeContext) -> None:
                 visible=one.visible,
                 hidden=one.hidden,
                 token=one.token,
+            )
+        )
+
+
+def _note_answers(context: ProbeContext) -> None:
+    site_of, modules = context.assembler.site_of, context.capture.modules.innermost()
+    for one in context.capture.answer_sight.found:
+        call = modules.find(one.number)
+        context.assembler.note(
+            SeenAnswerRecord(
+                site=site_of(one.line),
+                operation=one.operation,
+                mixer=site_of(one.mixer),
+                call=None if call is None else context.position.first_call + call,
+                ahead=one.ahead,
+                targets=one.targets,
+                seen=one.seen,
             )
         )
 

@@ -55,7 +55,7 @@ from gradscope.rules.clipping.clip_of_strangers import ClipOfStrangers
 from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
-from gradscope.rules.flow.attention_over_queries import AttentionOverQueries
+from gradscope.rules.flow.attention_across import AttentionAcross
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.flow.embedding_drowned import EmbeddingDrowned
 from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
@@ -75,6 +75,7 @@ from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
+from gradscope.rules.loss.answer_in_sight import AnswerInSight
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.divergence_subtracted import DivergenceSubtracted
@@ -164,7 +165,6 @@ RULES: tuple[type[Rule], ...] = (
     IdleExpert,
     ZeroSecondDerivative,
     EmbeddingDrowned,
-    AttentionOverQueries,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
@@ -268,6 +268,8 @@ RULES: tuple[type[Rule], ...] = (
     UnboundedLoss,
     TotalAmongExamples,
     ScaleBehindRelu,
+    AnswerInSight,
+    AttentionAcross,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -37,7 +37,6 @@ _NOT_COMPUTED = frozenset(
         "__get__",
         "__set__",
         "backward",
-        "contiguous",
         "detach",
         "empty",
         "empty_like",
@@ -45,10 +44,12 @@ _NOT_COMPUTED = frozenset(
         "register_hook",
         "requires_grad_",
         "retain_grad",
-        "to",
     }
 )
 """Calls that return existing values, or uninitialized ones."""
+
+_MAY_COPY = frozenset({"contiguous", "to"})
+"""Calls that return what they get, or a copy of it."""
 
 _MEASURED = ("source", "operands", "broken", "dtype", "number", "blocked_rows")
 """Fields of an origin that are not measured again when it is met again."""
@@ -98,7 +99,9 @@ class ForwardWatch:
         name = getattr(func, "__name__", "")
         if name in _NOT_COMPUTED or is_transforming():
             return
-        if not self.measures and self._is_sound(name, result):
+        if not self.measures and self._is_sound(name, args, result):
+            return
+        if name in _MAY_COPY and args and result is args[0]:
             return
         with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
             is_broken = name == "__setitem__" and self._breaks
@@ -106,7 +109,7 @@ class ForwardWatch:
             if outputs:
                 self._check(_operation(name, args, dict(kwargs or {}), outputs), frame)
 
-    def _is_sound(self, name: str, result: object) -> bool:
+    def _is_sound(self, name: str, args: tuple[object, ...], result: object) -> bool:
         """Return whether one sum shows that a result is finite; if not, it may still be."""
         if type(result) is not Tensor or _writes(name, None):
             return False
@@ -114,8 +117,8 @@ class ForwardWatch:
             return True
         if _len_torch_dispatch_stack() or is_old(result):
             return False
-        # The elements of a view were checked with its base.
-        if result._is_view():
+        # The elements of a view were checked with its base, if the call got it.
+        if result._is_view() and _is_given(result, args):
             return True
         if not _has_finite_sum(result.detach()):
             return False
@@ -141,8 +144,9 @@ class ForwardWatch:
     def _is_broken(self, operation: Operation, tensor: Tensor, *, is_written: bool) -> bool:
         """Check one output; return whether it became non-finite."""
         number = None if is_old(tensor) else node_number(tensor)
-        if number is not None and not is_written and _is_view(tensor):
-            if self.measures:
+        is_view = number is not None and not is_written and _is_view(tensor)
+        if is_view and _is_given(tensor, operation.args):
+            if self.measures and number is not None:
                 self.watches.see_view(operation, tensor, number)
             return False  # from an earlier measurement
         if number is None or not self.measures:
@@ -224,6 +228,15 @@ def _likeness(origin: Origin) -> tuple[object, ...]:
 
 def _is_view(tensor: Tensor) -> bool:
     return type(tensor.grad_fn).__name__ in VIEW_OPERATIONS
+
+
+def _is_given(result: Tensor, args: tuple[object, ...]) -> bool:
+    """Return whether a result is a view of what a call was given.
+
+    A linear layer of a batch of sequences returns a view of what it has computed.
+    """
+    storage = storage_of(result)
+    return any(storage_of(tensor) == storage for tensor in plain_floats(list(args)))
 
 
 def _writes(name: str, kwargs: Kwargs) -> bool:

@@ -133,6 +133,13 @@ def masked(model):
     return weights.mean()
 
 
+def masked_between_layers(model):
+    scores = model(torch.randn(4, 3, 8))  # a layer's result for sequences is a view
+    weights = scores.masked_fill(torch.ones(3, 4, dtype=torch.bool), -math.inf).softmax(-1)
+    turned = weights.transpose(0, 1).contiguous()
+    return functional.linear(turned.double().to(torch.float32), model.weight.T).mean()
+
+
 @pytest.mark.parametrize(
     ("loss_of", "expected"),
     some_on_push(
@@ -140,8 +147,18 @@ def masked(model):
             (log_of_zero, ("log", "infinity", "operation", "worst = torch.log(output * 0)")),
             (zero_by_zero, ("div", "NaN", "operation", "ratio = output / output")),
             (masked, ("softmax", "NaN", "operation", "weights = scores.softmax(-1)")),
+            (
+                masked_between_layers,
+                (
+                    "softmax",
+                    "NaN",
+                    "operation",
+                    "weights = scores.masked_fill(torch.ones(3, 4, dtype=torch.bool), -math.inf)"
+                    ".softmax(-1)",
+                ),
+            ),
         ],
-        {0, 1},
+        {0, 1, 3},
     ),
     ids=lambda one: getattr(one, "__name__", None),
 )
@@ -149,6 +166,7 @@ def test_where_a_forward_stops_being_finite(loss_of, expected, capture_steps):
     recorded = capture_steps(lambda: train(nn.Linear(8, 4), loss_of))
     found = origins(recorded)
     assert expected in [(name.lstrip("_"), *rest) for name, *rest in found]
+    assert "tensor" not in [source for _, _, source, _ in found]
     assert not math.isfinite(recorded.captured_steps[0].recording.steps[0].loss)
 
 

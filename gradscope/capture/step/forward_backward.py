@@ -21,6 +21,7 @@ from gradscope.capture.step.forward_calls import (
 )
 from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
+from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
@@ -68,12 +69,14 @@ class StepCapture:
         self.pair_labels = PairLabelObserver()
         self.padding_masks = PaddingMaskObserver()
         self.target_ranges = TargetRangeObserver()
+        self.answer_sight = AnswerSightObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
             self.pair_labels,
             self.padding_masks,
             self.target_ranges,
+            self.answer_sight,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -208,6 +211,7 @@ class StepCapture:
         self.pair_labels.close()
         self.padding_masks.close()
         self.target_ranges.close()
+        self.answer_sight.close()
         forget_views()
         self.release_graph()
 

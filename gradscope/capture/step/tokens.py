@@ -105,7 +105,7 @@ def _is_weightless(weight: Tensor | None, label: int) -> bool:
 
 _MOST_SEEN = 8
 """Number of tensors of tokens that are kept until the end of a forward."""
-_MOST_ROWS = 8
+MOST_ROWS = 8
 """Number of sequences that are compared."""
 _LEAST = 16
 """Number of targets below which an agreement may be chance."""
@@ -157,8 +157,13 @@ class TokenSequences:
         with DisableTorchFunction():
             if classes is None or classes.is_floating_point():
                 return None
-            found = (_ahead(whole(one.tokens), classes, ignored) for one in self._seen)
-            return next((one for one in found if one is not None), None)
+            for one in self._seen:
+                tokens = whole(one.tokens)
+                found = None if tokens is None else tokens_ahead(tokens, classes, ignored)
+                # Without a mark of a loss that shifts, a task may be to predict what comes later.
+                if found is not None and (found.is_shifted or found.positions <= 1):
+                    return found.positions
+            return None
 
     def at_padding(
         self, target: Tensor, ignored: int, weight: Tensor | None
@@ -189,22 +194,59 @@ class TokenSequences:
         self._seen.clear()
 
 
-def _ahead(tokens: Tensor | None, classes: Tensor, ignored: int) -> int | None:
-    if tokens is None or tokens.device != classes.device or not tokens.numel():
+class Ahead(NamedTuple):
+    """Targets that are tokens of their model."""
+
+    positions: int
+    """Number of positions by which they run ahead of the tokens."""
+    counts: Tensor
+    """By sequence and position: whether the target counts. Some sequences only."""
+    length: int
+    """Number of positions of a sequence of tokens."""
+    is_shifted: bool
+    """Whether nothing counts at the last position, which is what a loss leaves that shifts."""
+
+
+def tokens_ahead(
+    tokens: Tensor, classes: Tensor, ignored: int, *, cut: bool = False
+) -> Ahead | None:
+    """Return by how many positions targets run ahead of tokens; None if no shift alone fits.
+
+    Args:
+        tokens: Sequences of tokens, either dimension first.
+        classes: The targets, in the same order, perhaps flattened.
+        ignored: The class that does not count.
+        cut: Also accept one target less than tokens for each sequence: the next token of each.
+    """
+    if tokens.device != classes.device or not tokens.numel():
         return None
-    rows, length = tokens.shape
-    # With fewer targets than tokens, it is unknown to which outputs they belong.
-    if classes.numel() != rows * length:
-        return None
-    tokens, classes = tokens[:_MOST_ROWS], classes.reshape(rows, length)[:_MOST_ROWS]
+    first, second = tokens.shape
+    for length, rows in ((second, first), (first, second)):
+        is_first = length == second
+        own = tokens if is_first else tokens.T
+        if classes.numel() == tokens.numel():
+            targets = classes.reshape(tokens.shape)
+            targets = targets if is_first else targets.T
+        elif cut and classes.numel() == rows * (length - 1):
+            shape = (rows, length - 1) if is_first else (length - 1, rows)
+            targets = classes.reshape(shape) if is_first else classes.reshape(shape).T
+            targets = torch.cat((targets, torch.full_like(own[:, :1], ignored)), 1)
+        else:  # it is unknown to which outputs they belong
+            continue
+        found = _ahead(own[:MOST_ROWS], targets[:MOST_ROWS], ignored)
+        if found is not None and (found.positions == 1 or targets.shape == tokens.shape):
+            return found
+    return None
+
+
+def _ahead(tokens: Tensor, classes: Tensor, ignored: int) -> Ahead | None:
     shares = [_share_equal(tokens, classes, shift, ignored) for shift in range(_FARTHEST + 1)]
     likely = [shift for shift, share in enumerate(shares) if share > _CHANCE]
     if len(likely) != 1 or shares[likely[0]] < 1:
         return None
-    # A loss that shifts by itself has no classes for the last position. Without this mark, a task
-    # may be to predict what comes later.
-    is_shifted = bool((classes[:, -1] == ignored).all())
-    return likely[0] if is_shifted or likely[0] <= 1 else None
+    counts = classes != ignored
+    is_shifted = not bool(counts[:, -1].any())
+    return Ahead(likely[0], counts, tokens.shape[1], is_shifted)
 
 
 def _share_equal(tokens: Tensor, classes: Tensor, shift: int, ignored: int) -> float:

@@ -139,6 +139,26 @@ class InvertedMaskRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenAnswerRecord:
+    """A loss whose targets are tokens that the model sees where it is to predict them."""
+
+    table: ClassVar[str] = "seen_answer"
+    site: int | None
+    operation: str
+    """torch's name of the loss, or of what chooses from logarithms: `gather`, `mul`."""
+    mixer: int | None
+    """Line of the attention or the recurrent layer over the tokens."""
+    call: int | None
+    """Call of the module around that line."""
+    ahead: int
+    """1 if the targets are the next tokens, 0 if they are those at the position itself."""
+    targets: int
+    """Number of targets that count, of some sequences."""
+    seen: int
+    """Number of them that are visible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSimilarityRecord:
     """A cross-entropy of the similarities of examples to each other, and to themselves."""
 

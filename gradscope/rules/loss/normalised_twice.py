@@ -12,7 +12,11 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.loss.flow import origin_of_numbers, users_up_to_loss
+from gradscope.rules.helpers.loss.flow import (
+    origin_of_numbers,
+    users_up_to_loss,
+    without_constant,
+)
 from gradscope.rules.helpers.loss.inputs import LINEAR, product_with_bias
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
@@ -256,6 +260,7 @@ def _across(context: RuleContext) -> Iterator[_Across]:
         if node is not None and node.operation == "LogBackward0":
             inputs = context.successors.get(node.index, ())
             node = origin_of_numbers(context, inputs[0].node) if inputs else None
+            node = without_constant(context, node)
         shape = None if node is None or not node.outputs else node.outputs[0]
         if node is None or shape is None or node.index not in dimensions:
             continue

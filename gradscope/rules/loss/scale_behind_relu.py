@@ -1,4 +1,4 @@
-"""GS735: a divisor or an argument of a logarithm that a ReLU makes zero."""
+"""GS731: a divisor or an argument of a logarithm that a ReLU makes zero."""
 
 from collections.abc import Iterator
 from math import nan
@@ -47,7 +47,7 @@ class ScaleBehindRelu(Rule):
         distribution": an exponential makes the variance positive.
     """
 
-    code: ClassVar[str] = "GS735"
+    code: ClassVar[str] = "GS731"
     name: ClassVar[str] = "scale-behind-relu"
     level: ClassVar[Severity] = "warning"
     lasts: ClassVar[Lasting] = "always"

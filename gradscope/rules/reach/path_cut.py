@@ -1,8 +1,10 @@
 """GS216: one of several paths from parameters to the loss is cut."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
@@ -167,7 +169,11 @@ class PathCut(Rule):
         by_module: dict[int, list[int]] = {}
         for call in _own_states(context, cut):
             by_module.setdefault(calls[call].module, []).append(call)
-        made = {node.module_call for node in context.first.nodes}
+        made = {
+            call
+            for node in context.first.nodes
+            for call in _calls_around(context, node.module_call)
+        }
         for module, states in by_module.items():
             context.measured(
                 self.code,
@@ -218,7 +224,12 @@ class PathCut(Rule):
         *,
         severity: Severity = "error",
     ) -> Finding:
-        parameters = [p.index for p in context.recording.parameters if p.module == module]
+        lineage = context.shared(Reach).subtrees.lineage
+        parameters = [
+            p.index
+            for p in context.recording.parameters
+            if p.module is not None and module in lineage(p.module)
+        ]
         name = context.recording.modules[module].path
         return self.finding(
             context,
@@ -269,14 +280,26 @@ def _is_inner_step(context: RuleContext, cut: PathCutRecord) -> bool:
 def _own_states(context: RuleContext, cut: PathCutRecord) -> list[int]:
     """Return the calls of recurrent modules whose input they made themselves, before a cut."""
     recording = context.recording
-    owners = {recording.parameters[one].module for one in cut.parameters}
+    lineage = context.shared(Reach).subtrees.lineage
+    # A cell by hand owns its layers, and these own the parameters.
+    direct = {recording.parameters[one].module for one in cut.parameters}
+    owners = {around for one in direct if one is not None for around in lineage(one)}
     joined = {recording.nodes[node].module_call for node in cut.joins}
+    around = {call for one in joined if one is not None for call in _calls_around(context, one)}
+    called = Counter(call.module for call in recording.calls)
     return [
         call
-        for call in sorted(one for one in joined if one is not None)
+        for call in sorted(around)
         if (module := recording.calls[call].module) in owners
+        and called[module] > 1  # not what runs the cell
         and any(word in recording.modules[module].class_name for word in _RECURRENT)
     ]
+
+
+def _calls_around(context: RuleContext, call: int | None) -> Iterator[int]:
+    while call is not None:
+        yield call
+        call = context.recording.calls[call].parent
 
 
 def _recurrent_of(context: RuleContext, node: int) -> int | None:
@@ -294,10 +317,15 @@ def _is_connected(context: RuleContext, call: int) -> bool:
     """Return whether a call of a module uses what an earlier one made, with its gradient."""
     nodes, calls = context.recording.nodes, context.recording.calls
     module = calls[call].module
-    own = [node.index for node in context.first.nodes if node.module_call == call]
+    own = [
+        node.index
+        for node in context.first.nodes
+        if node.module_call is not None and call in _calls_around(context, node.module_call)
+    ]
     return any(
-        other is not None and other != call and calls[other].module == module
-        for other in (nodes[node.index].module_call for node in context.behind(own))
+        other != call and calls[other].module == module
+        for node in context.behind(own)
+        for other in _calls_around(context, nodes[node.index].module_call)
     )
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from tests.nightly import some_on_push
 from tests.rules.run_trainings import keeping
-from tests.rules.watching import findings_of
+from tests.rules.watching import findings_of, findings_of_script
 
 STEPS = 16
 
@@ -227,3 +227,33 @@ def test_a_state_that_backward_goes_through_is_another_mistake(tmp_path):
 def test_three_rises_are_a_warning_and_twenty_steps_an_error(rises, steps, level):
     found = keeping(rises, steps).findings("GS315")
     assert [one.severity for one in found] == ([level] if level else [])
+
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+model = nn.Linear(6, 1)
+sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def train():
+    sgd.zero_grad()
+    loss = functional.mse_loss(model(torch.randn(12, 6)), torch.zeros(12, 1))
+    loss.backward()
+    sgd.step()
+    return loss
+
+total = 0
+for _ in range(16):
+    loss = train()
+    total += KEPT
+"""
+
+
+@pytest.mark.parametrize(("kept", "lines"), [("loss", [19]), ("loss.item()", [])])
+def test_a_sum_at_the_top_of_a_script_whose_function_trains(kept, lines, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("KEPT", kept))
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS315"]
+    assert [one.location.line for one in found] == lines

@@ -318,3 +318,65 @@ def test_classes_must_compete_before_nll_loss(findings_of, normalise, outputs, e
         return functional.nll_loss(normalise(output), target)
 
     assert severities(findings_of(nn.Linear(8, outputs), (X, CLASSES), loss)) == expected
+
+
+class StepByStep(nn.Module):
+    """Writes the scores of each time step into one tensor."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.layer, self.last = nn.Linear(8, 4), last
+
+    def forward(self, frames):
+        outputs = torch.zeros(len(frames), 5, 4)
+        for position in range(len(frames)):
+            outputs[position] = self.last(self.layer(frames[position]))
+        return outputs
+
+
+def of_classes(output, target):
+    return functional.nll_loss(output[1:].reshape(-1, 4), torch.arange(25) % 4)
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (lambda x: x.softmax(-1), ["error"]),
+        (lambda x: x, ["error"]),
+        (lambda x: x.log_softmax(-1), []),
+        (lambda x: x - x.logsumexp(-1, keepdim=True), []),
+    ],
+    ids=["softmax", "logits", "logarithms", "by hand"],
+)
+def test_what_is_written_step_by_step_is_followed(findings_of, last, expected):
+    frames = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(4))
+    assert severities(findings_of(StepByStep(last), (frames, CLASSES), of_classes)) == expected
+
+
+class InPlace(nn.Module):
+    """Normalises a part of the scores where they stand."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, frames):
+        scores = self.layer(frames) * 1.0
+        part = scores[1:]
+        part -= part.logsumexp(-1, keepdim=True)
+        return scores
+
+
+def test_what_is_written_over_is_not_what_was_there(findings_of):
+    frames = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(4))
+    assert not severities(findings_of(InPlace(), (frames, CLASSES), of_classes))
+
+
+@pytest.mark.parametrize(("dimension", "expected"), [(1, ["error"]), (2, [])])
+def test_a_constant_before_the_logarithm_hides_no_dimension(findings_of, dimension, expected):
+    def loss(output, target):
+        logarithms = (output.softmax(dimension) + 1e-9).log()
+        return functional.nll_loss(logarithms.view(-1, 4), torch.arange(30) % 4)
+
+    frames = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(4))
+    assert severities(findings_of(network(), (frames, CLASSES), loss)) == expected

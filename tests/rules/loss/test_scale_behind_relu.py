@@ -1,4 +1,4 @@
-"""GS735: scales that a ReLU makes zero."""
+"""GS731: scales that a ReLU makes zero."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def rates(output, target):
 
 
 def found(findings_of, model, loss):
-    return [one for one in findings_of(model, (X, Y), loss, probe_steps=1) if one.rule == "GS735"]
+    return [one for one in findings_of(model, (X, Y), loss, probe_steps=1) if one.rule == "GS731"]
 
 
 LOSSES = [likelihood, by_hand, of_deviations, rates]

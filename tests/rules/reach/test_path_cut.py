@@ -63,8 +63,16 @@ def at_the_middle(state, position):
 
 @pytest.mark.parametrize(
     "model",
-    some_on_push([Loop(always), Loop(by_data, nn.RNNCell), Loop(always, reads_all=True)], {0, 1}),
-    ids=["detach", "data", "all outputs"],
+    some_on_push(
+        [
+            Loop(always),
+            Loop(by_data, nn.RNNCell),
+            Loop(always, reads_all=True),
+            Loop(always, OwnCell),
+        ],
+        {0, 1, 3},
+    ),
+    ids=["detach", "data", "all outputs", "a cell by hand"],
 )
 def test_a_state_detached_in_every_time_step_is_an_error(findings_of, model):
     assert told(findings_of(model, (X, Y), functional.mse_loss)) == ["error"]
@@ -72,8 +80,10 @@ def test_a_state_detached_in_every_time_step_is_an_error(findings_of, model):
 
 @pytest.mark.parametrize("hand_on", [every_fourth, never, at_the_middle])
 @pytest.mark.parametrize("reads_all", some_on_push([False, True], {0}))
-def test_a_truncation_is_fine(findings_of, hand_on, reads_all):
-    assert not told(findings_of(Loop(hand_on, reads_all=reads_all), (X, Y), functional.mse_loss))
+@pytest.mark.parametrize("kind", some_on_push([nn.GRUCell, OwnCell], {0}))
+def test_a_truncation_is_fine(findings_of, hand_on, reads_all, kind):
+    model = Loop(hand_on, kind, reads_all=reads_all)
+    assert not told(findings_of(model, (X, Y), functional.mse_loss))
 
 
 def test_two_states_are_near_but_fine(findings_of):

@@ -59,6 +59,9 @@ def store_of_variable(name: str, frame: FrameType) -> Store | None:
         for one in _own(scope)
         for target in _targets(one, name, is_attribute=False)
     ]
+    own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    if name not in own and isinstance(scope, _Function):
+        found += _by_module(name, code.co_filename)
     return _likeliest([*found, *_by_functions(name, code.co_filename)])
 
 
@@ -88,6 +91,18 @@ def store_of_attribute(name: str, kind: type, frames: Iterable[FrameType]) -> St
         if not _is_self(target)
     ]
     return _likeliest([*found, *running])
+
+
+def _by_module(name: str, file: str) -> Iterator[Store]:
+    """Yield the assignments of a module itself to one of its variables."""
+    module = tree_of(file)
+    loops = [one for one in _own(module) if isinstance(one, _Loop)]
+    repeated = {id(one) for loop in loops for one in ast.walk(loop)}
+    for one in _own(module):
+        for target in _targets(one, name, is_attribute=False):
+            code = code_at(file, one.lineno)
+            if code is not None:
+                yield _store(one, target, Line(code, one.lineno), is_repeated=id(one) in repeated)
 
 
 def _by_functions(name: str, file: str) -> Iterator[Store]:

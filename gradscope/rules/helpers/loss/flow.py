@@ -87,6 +87,8 @@ _REDUCTIONS = frozenset(
 _BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
 
 
+_WRITE = "CopySlices"
+
 _PASSING = SAME_NUMBERS | {
     "CatBackward0",
     "ClampBackward0",
@@ -221,12 +223,41 @@ def _elements(node: NodeRecord) -> int:
 def origin_of_numbers(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the operation that computed a tensor's numbers, before views, casts and clamping."""
     found = context.recording.nodes[node]
-    while found.kind == "view" or found.operation in _PASSING:
-        inputs = context.successors.get(found.index, ())
+    while True:
+        inputs = [ref.node for ref in context.successors.get(found.index, ())]
+        if found.operation == _WRITE:
+            written = _written(context, found, inputs)
+            if written is None:
+                return found
+            inputs = [written]
+        elif found.kind != "view" and found.operation not in _PASSING:
+            return found
         if not inputs:
             return None
-        found = context.recording.nodes[inputs[0].node]
-    return found
+        found = context.recording.nodes[inputs[0]]
+
+
+def _written(context: RuleContext, write: NodeRecord, inputs: list[int]) -> int | None:
+    """Return what was written into a part of a tensor that consists of such parts alone.
+
+    None for any other write: `outputs[t] = output` has what was written as its last input, and
+    nothing or a write before it as its first.
+    """
+    nodes = context.recording.nodes
+    if not inputs or nodes[inputs[-1]].outputs[:1] == write.outputs[:1]:
+        return None
+    is_filled = len(inputs) == 1 or (len(inputs) == 2 and nodes[inputs[0]].operation == _WRITE)
+    return inputs[-1] if is_filled else None
+
+
+def without_constant(context: RuleContext, node: NodeRecord | None) -> NodeRecord | None:
+    """Return what a constant is added to, such as an epsilon before a logarithm."""
+    while node is not None and node.operation == "AddBackward0":
+        inputs = context.successors.get(node.index, ())
+        if len(inputs) != 1:
+            return node
+        node = origin_of_numbers(context, inputs[0].node)
+    return node
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,122 @@
+"""Reads from calls of attention which positions see the next one."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from gradscope.capture.reading import has_numbers
+from gradscope.capture.step.tokens import MOST_ROWS
+
+FUSED = "scaled_dot_product_attention"
+WHOLE = "multi_head_attention_forward"
+PRODUCTS = frozenset({"__matmul__", "bmm", "einsum", "matmul"})
+
+_HIDING = -1_000.0
+"""Score from which on a softmax gives no weight."""
+_WEIGHT = 1e-6
+"""Weight of attention below which a position is hidden."""
+_MOST_ELEMENTS = 2**26
+_NEAR = 8
+"""Number of operations between a softmax and the product that uses its weights."""
+
+
+def attention(
+    name: str, args: tuple[object, ...], given: Mapping[str, object]
+) -> tuple[Tensor, Tensor | None, int] | None:
+    """Return keys or values, what each position sees, and their number; None for other calls.
+
+    What is seen is None if all is.
+    """
+    if name not in (FUSED, WHOLE):
+        return _product(name, args)
+    query, keys = _at(args, given, 0, "query"), _at(args, given, 1, "key")
+    mask = _at(args, given, 3 if name == FUSED else 16, "attn_mask")
+    # Of the whole module, it is a hint beside a mask.
+    causal = name == FUSED and bool(_at(args, given, 5, "is_causal"))
+    if not isinstance(query, Tensor) or not isinstance(keys, Tensor) or keys.is_nested:
+        return None
+    at = -2 if name == FUSED else 0
+    if query.ndim < 3 or query.shape[at] != keys.shape[at]:
+        return None
+    length = query.shape[at]
+    if causal:
+        return keys, torch.zeros(1, length, length, dtype=torch.bool, device=keys.device), length
+    if isinstance(mask, Tensor) and _is_square(mask, length):
+        return keys, _visible(name, mask), length
+    return (keys, None, length) if mask is None else None
+
+
+def _visible(name: str, mask: Tensor) -> Tensor:
+    """Return where a mask lets attention see."""
+    if mask.dtype != torch.bool:
+        return mask > _HIDING
+    return ~mask if name == WHOLE else mask
+
+
+def _product(name: str, args: tuple[object, ...]) -> tuple[Tensor, Tensor | None, int] | None:
+    """Return the values, what each position weighs, and their number, of weights times values."""
+    operands = args[1:] if name == "einsum" else args
+    if len(operands) != 2 or not all(isinstance(one, Tensor) for one in operands):
+        return None
+    weights, values = operands
+    if not isinstance(weights, Tensor) or not isinstance(values, Tensor) or weights.is_nested:
+        return None
+    length = weights.shape[-1] if weights.ndim >= 3 else 0
+    # The first operand of a product by a letter has the rows before the columns.
+    if name == "einsum" and not _is_row_by_row(args[0]):
+        return None
+    if not length or not _is_square(weights, length) or values.ndim < 3:
+        return None
+    if name != "einsum" and values.shape[-2] != length:
+        return None
+    if not _is_of_softmax(weights):
+        return None
+    return values, weights > _WEIGHT, length
+
+
+def _is_row_by_row(equation: object) -> bool:
+    """Return whether an equation sums over the last letter of its first operand."""
+    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+        return False
+    inputs, output = equation.replace(" ", "").split("->")
+    first, _, second = inputs.partition(",")
+    return (
+        len(first) > 1
+        and first[-1] in second
+        and first[-1] not in output
+        and first[-2] in output
+        and first[-2] not in second
+    )
+
+
+def _is_square(mask: Tensor, length: int) -> bool:
+    is_small = length > 1 and mask.ndim >= 2 and mask.numel() <= _MOST_ELEMENTS
+    return is_small and mask.shape[-2:] == (length, length) and has_numbers(mask)
+
+
+def next_seen(visible: Tensor, rows: int) -> Tensor | None:
+    """Return by sequence and position whether the next position is visible to any head."""
+    seen = visible.diagonal(1, -2, -1)
+    if seen.ndim == 1:
+        return seen.expand(rows, -1)[:MOST_ROWS]
+    if seen.shape[0] == 1:
+        return seen.flatten(0, -2).any(0).expand(rows, -1)[:MOST_ROWS]
+    if seen.shape[0] % rows:
+        return None
+    return seen.reshape(rows, -1, seen.shape[-1]).any(1)[:MOST_ROWS]
+
+
+def _is_of_softmax(weights: Tensor) -> bool:
+    node = weights.grad_fn
+    for _ in range(_NEAR):
+        if node is None:
+            return False
+        if node.name() == "SoftmaxBackward0":
+            return True
+        node = next((one for one, _ in node.next_functions if one is not None), None)
+    return False
+
+
+def _at(args: tuple[object, ...], given: Mapping[str, object], position: int, name: str) -> object:
+    return args[position] if len(args) > position else given.get(name)

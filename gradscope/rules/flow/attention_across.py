@@ -1,0 +1,153 @@
+"""GS120: attention whose weights sum to 1 along another dimension than that they weigh."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from gradscope.frozen import dataclass
+from gradscope.recording.evidence.forward import SoftmaxRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
+from gradscope.rules.rule import Rule
+
+_PRODUCT = "BmmBackward0"
+_TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
+_HANDING_ON = SAME_NUMBERS | {"NativeDropoutBackward0"}
+_SCORING = frozenset(
+    {
+        "AddBackward0",
+        "ClampBackward1",
+        "DivBackward0",
+        "MaskedFillBackward0",
+        "MaskedFillBackward1",
+        "MulBackward0",
+        "SubBackward0",
+        "TanhBackward0",
+        "WhereBackward0",
+    }
+)
+"""Operations between a product and the softmax of its scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionAcross(Rule):
+    """The weights of attention sum to 1 along another dimension than the one they weigh.
+
+    What it finds:
+        A softmax of attention scores over the queries, the heads, or the batch, whose result is
+        multiplied with the values: `softmax(scores, dim=1)` where it should be `dim=-1`.
+
+    Why it matters:
+        What a query gets is no average of the values: its weights may sum to nearly nothing, or to
+        many. Queries, heads or examples compete with each other for each key. Nothing fails, and
+        the loss falls more slowly.
+
+    How it is measured:
+        In the graph, the softmax of scores that a product of matrices has made, up to the product
+        of its result with the values, with only views, casts and dropout in between. That product
+        sums over the last dimension of the weights; the softmax has another one. Weights that are
+        divided afterwards, as in slot attention, are not judged, nor are transposed ones, nor
+        those of values without a gradient. A softmax
+        over the first of two dimensions is judged whatever made its scores: the product takes this
+        dimension for the batch.
+
+    How to fix it:
+        `softmax(scores, dim=-1)`: the last dimension of `query @ key.transpose(-2, -1)` is that of
+        the keys.
+
+    When it may be wrong:
+        If queries are meant to compete for the keys.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1.
+    """
+
+    code: ClassVar[str] = "GS120"
+    name: ClassVar[str] = "attention-across"
+    level: ClassVar[Severity] = "warning"
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("comparisons")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line of such a softmax."""
+        found = dict[int | None, tuple[NodeRecord, int]]()
+        for record in context.recording.evidence_of(SoftmaxRecord):
+            node = context.recording.nodes[record.node]
+            if node.operation == "SoftmaxBackward0" and _is_across(context, node, record.dimension):
+                found.setdefault(node.site, (node, record.dimension))
+        for node, dimension in found.values():
+            shape = node.outputs[0]
+            dims = () if shape is None else shape.dims
+            yield self.finding(
+                context,
+                message=(
+                    f"the weights of attention sum to 1 along dimension {dimension} of "
+                    f"{list(dims)}, but are multiplied with the values along dimension "
+                    f"{len(dims) - 1}"
+                ),
+                remedy="apply softmax along the last dimension: dim=-1",
+                site=node.site,
+                related=(context.related(_user(context, node), "multiplied with the values here"),),
+                evidence={"dimension": dimension, "dimension_of_keys": len(dims) - 1},
+            )
+
+
+def _is_across(context: RuleContext, node: NodeRecord, dimension: int) -> bool:
+    shape = node.outputs[0] if node.outputs else None
+    if shape is None or len(shape.dims) < 2 or dimension == len(shape.dims) - 1:
+        return False
+    dims = shape.dims
+    if dims[dimension] == 1 or dims[-1] == 1:
+        return False
+    product = _product(context, node)
+    if product is None:
+        return False
+    over_batch = len(dims) == 2 and dimension == 0
+    return over_batch or _is_of_product(context, node)
+
+
+def _product(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
+    """Return the product that sums over the last dimension of some weights; None without one."""
+    nodes = context.recording.nodes
+    last, found = node.outputs[0].dims[-1] if node.outputs[0] else 0, node
+    while True:
+        users = [nodes[one] for one in context.users.get(found.index, ())]
+        products = [one for one in users if one.operation == _PRODUCT]
+        for one in products:
+            operands = context.successors.get(one.index, ())
+            shape = found.outputs[0]
+            if operands and operands[0].node == found.index and shape is not None:
+                return one if shape.dims[-1] == last and len(operands) == 2 else None
+        if len(users) != 1 or products:
+            return None
+        user = users[0]
+        # Dropout multiplies by numbers without a gradient.
+        is_scaled = user.operation == "MulBackward0"
+        is_scaled = is_scaled and len(context.successors.get(user.index, ())) == 1
+        is_plain = user.kind == "view" or user.operation in _HANDING_ON or is_scaled
+        if not is_plain or user.operation in _TURNING:
+            return None
+        found = user
+
+
+def _is_of_product(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a product of matrices made the scores of a softmax."""
+    nodes = context.recording.nodes
+    waiting, seen = [ref.node for ref in context.successors.get(node.index, ())], set[int]()
+    while waiting:
+        one = nodes[waiting.pop()]
+        if one.operation == _PRODUCT:
+            return True
+        if one.index in seen or not (one.kind == "view" or one.operation in _HANDING_ON | _SCORING):
+            continue
+        seen.add(one.index)
+        waiting += [ref.node for ref in context.successors.get(one.index, ())]
+    return False
+
+
+def _user(context: RuleContext, node: NodeRecord) -> int | None:
+    product = _product(context, node)
+    return None if product is None else product.site

@@ -1,0 +1,100 @@
+"""GS730: a language model that sees the tokens which it is to predict."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from gradscope.frozen import dataclass
+from gradscope.recording.evidence.forward import SeenAnswerRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerInSight(Rule):
+    """A language model sees the tokens that its loss asks it for.
+
+    What it finds:
+        A loss of the next token over attention without a causal mask, or over a bidirectional
+        recurrent layer. And targets that nobody has shifted: each one is the token at its own
+        position, which the model gets as its input.
+
+    Why it matters:
+        The model learns to copy. The loss falls towards 0, on validation data too, but where text
+        is generated the answer is not there, and the model has never learned to predict it.
+
+    How it is measured:
+        The integers that an embedding looks up, against the classes of a cross-entropy, or those
+        that `gather` chooses from the model's output: each class that counts is the token one
+        position later, or the token at its own position. Next tokens are in sight where attention
+        over these tokens gives the next position any weight, by its mask or by its weights. Tokens
+        at their own position are reported only below attention or a recurrent layer that hides
+        what follows, which is of use only to a model that predicts it. Keys and predictions have
+        to be made of these tokens position by position: a bottleneck in between, as of an
+        autoencoder, ends the search. The rule reports from 16 targets on of which half are seen. It
+        reports no model that gets the same text twice, as an encoder and a decoder do, while one
+        of both hides what follows.
+
+    How to fix it:
+        `scaled_dot_product_attention(…, is_causal=True)`, a mask made by `torch.tril`, or
+        `bidirectional=False`. Unshifted targets: compare `logits[:, :-1]` with `labels[:, 1:]`.
+
+    When it may be wrong:
+        If the model is meant to reproduce its input, token by token.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3: positions are masked "to
+        prevent leftward information flow". transformers documentation, `labels` of causal language
+        models.
+    """
+
+    code: ClassVar[str] = "GS730"
+    name: ClassVar[str] = "answer-in-sight"
+    level: ClassVar[Severity] = "warning"
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("comparisons")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line whose targets the model sees."""
+        found = dict[tuple[int | None, int], SeenAnswerRecord]()
+        for record in context.recording.evidence_of(SeenAnswerRecord):
+            found.setdefault((record.site, record.ahead), record)
+        for record in found.values():
+            yield self._finding(context, record)
+
+    def _finding(self, context: RuleContext, record: SeenAnswerRecord) -> Finding:
+        looks_ahead = record.ahead == 1
+        call = None if record.call is None else context.recording.calls[record.call]
+        path = "" if call is None else context.recording.modules[call.module].path
+        where = f"{path}" if path else "this line"
+        loss = "the loss" if record.operation in ("gather", "mul") else record.operation
+        mixed = context.related(record.mixer, "the layer that hides what follows")
+        return self.finding(
+            context,
+            message=(
+                f"the model sees the tokens that it is to predict: {record.seen:,} of "
+                f"{record.targets:,} targets of {loss} are the next token, and {where} lets each "
+                "position see the next one"
+                if looks_ahead
+                else f"the targets of {loss} are the model's input itself: each of "
+                f"{record.targets:,} is the token at its own position, not the next one"
+            ),
+            remedy=(
+                "hide what follows: `is_causal=True`, a mask of `torch.tril`, or "
+                "`bidirectional=False`"
+                if looks_ahead
+                else "shift the targets by one: compare `logits[:, :-1]` with `labels[:, 1:]`"
+            ),
+            site=record.mixer if looks_ahead else record.site,
+            related=(
+                context.related(record.site, "the loss of the next token"),
+                context.related(None if call is None else call.site, "called here"),
+            )
+            if looks_ahead
+            else (mixed,),
+            modules=(path,) if path and looks_ahead else (),
+            evidence={"seen": record.seen, "targets": record.targets},
+            count=record.seen,
+        )
