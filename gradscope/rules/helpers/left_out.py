@@ -70,13 +70,12 @@ class LeftOut:
     def is_mistaken(self, part: Part) -> bool:
         """Return whether one of two optimizers that hold the same was meant for a network.
 
-        Nothing clears its gradients, because that optimizer clears those of the other network.
+        Either nothing clears its gradients, because that optimizer clears those of the other
+        network, or the script clears them itself: it means to train the network.
         """
         run = self.context.run
-        is_double = run is not None and run.are_optimizers_alike and self.is_network(part)
-        return (
-            is_double and self.intent.is_never_cleared(part.parameters) and not self._is_fixed(part)
-        )
+        is_double = run is not None and run.are_optimizers_alike
+        return is_double and self.is_network(part) and not self._is_fixed(part)
 
     def is_copy(self, part: Part) -> bool:
         """Return whether a part is a copy of what an optimizer holds, and hands it its gradients.

@@ -10,7 +10,8 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.flow import origin_of_numbers
+from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
+from gradscope.rules.helpers.reordering_views import reordered_views
 from gradscope.rules.helpers.time_first import layers_over_examples
 from gradscope.rules.rule import Rule
 
@@ -23,8 +24,6 @@ _NORMALISING = frozenset({"log_softmax", "normalize", "softmax", "softmin"})
 
 _ELEMENTWISE = frozenset({"mul", "sub"})
 """Comparisons that are no losses."""
-
-_VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
 
 _SEQUENTIAL = frozenset(
     {"gru", "lstm", "multi_head_attention_forward", "rnn_relu", "rnn_tanh"}
@@ -60,13 +59,15 @@ class ExamplesMixed(Rule):
         softmax over a first dimension of this size is reported, unless another dimension has the
         same size or all others have size 1. So is a view of three dimensions or more whose first
         two change places, and, of models too, one that reads `[n, heads, time, size]` as `[n, time,
-        heads * size]`, or the other way round. So is a recurrent layer or an attention that runs
-        over this dimension although the model then selects one of the second dimension, as in
-        `out[:, -1]`. Of every loss it is known which shapes its operands had before `reshape(-1,
-        …)`: `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order,
-        and so are classes that were not the last dimension. A log_softmax is compared with the loss
-        that reads it through views: the dimension that it normalised must have as many elements as
-        there are classes.
+        heads * size]`, or the other way round. So is one that reads `[rows, parts * size]` as
+        `[parts, rows, size]`, or the other way round, unless the parts divide the rows, and one
+        that joins dimensions behind the classes although a softmax over the classes follows. So is
+        a recurrent layer or an attention that runs over this dimension although the model then
+        selects one of the second dimension, as in `out[:, -1]`. Of every loss it is known which
+        shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets
+        `[batch, time]` are compared in the wrong order, and so are classes that were not the last
+        dimension. A log_softmax is compared with the loss that reads it through views: the
+        dimension that it normalised must have as many elements as there are classes.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -94,7 +95,7 @@ class ExamplesMixed(Rule):
             return context.probe_skip_reason("mixed examples")
         reason = context.probe_skip_reason("comparisons")
         is_known = _rows(context) is not None or any(_joined(context))
-        if reason is not None or is_known or any(_reordered(context)):
+        if reason is not None or is_known or any(reordered_views(context)):
             return reason
         return "no loss tells which dimension is that of the examples"
 
@@ -136,13 +137,14 @@ class ExamplesMixed(Rule):
             position = _CLASS_DIMENSIONS.get(comparison.operation)
             if position is None or comparison.left_tensor is None or not comparison.left.dims:
                 continue
-            first = origin_of_numbers(context, comparison.left_tensor.node)
+            node, compared = rows_selected_from(context, comparison)
+            first = origin_of_numbers(context, node)
             softmax = None if first is None else softmaxes.get(first.index)
             if first is None or softmax is None or first.outputs[0] is None:
                 continue
             dims = first.outputs[0].dims
             classes = comparison.left.dims[min(position, len(comparison.left.dims) - 1)]
-            is_whole = prod(dims) == prod(comparison.left.dims)  # not a part of the classes
+            is_whole = prod(dims) == prod(compared)  # not a part of the classes
             if dims[softmax.dimension] == classes or classes not in dims or not is_whole:
                 continue
             yield self.finding(
@@ -159,7 +161,9 @@ class ExamplesMixed(Rule):
 
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose view stands for a permutation."""
-        lines = {node.site: (node, before, after) for node, before, after in _reordered(context)}
+        lines = {
+            node.site: (node, before, after) for node, before, after in reordered_views(context)
+        }
         for node, before, after in lines.values():
             yield self.finding(
                 context,
@@ -279,47 +283,6 @@ def _is_over_rows(node: NodeRecord, rows: int) -> bool:
     """Return whether the first dimension alone has the size of the examples."""
     dims = () if node.outputs[0] is None else node.outputs[0].dims
     return dims[:1] == (rows,) and rows not in dims[1:] and prod(dims[1:]) > 1
-
-
-_Dims = tuple[int, ...]
-
-
-def _reordered(context: RuleContext) -> Iterator[tuple[NodeRecord, _Dims, _Dims]]:
-    """Yield the views that stand for a permutation, with the dimensions before and after.
-
-    Of inspected models, the first dimensions are left to the repeated forward.
-    """
-    nodes = context.recording.nodes
-    for node in nodes:
-        inputs = context.successors.get(node.index, ())
-        if node.operation not in _VIEWS or len(inputs) != 1:
-            continue
-        before, after = nodes[inputs[0].node].outputs[inputs[0].slot], node.outputs[0]
-        if before is None or after is None:
-            continue
-        is_first = context.run is not None and _is_swapped(before.dims, after.dims)
-        if is_first or _is_mixed(before.dims, after.dims) or _is_mixed(after.dims, before.dims):
-            yield node, before.dims, after.dims
-
-
-def _is_swapped(before: _Dims, after: _Dims) -> bool:
-    """Return whether the first two of three dimensions or more change places."""
-    if len(after) < 3:
-        return False
-    first, second, *rest = after
-    # A dimension of size 1 may change places: the numbers keep their order.
-    return before == (second, first, *rest) and first != second and min(first, second) > 1
-
-
-def _is_mixed(four: _Dims, three: _Dims) -> bool:
-    """Return whether `[n, heads, time, size]` is `[n, time, heads * size]`, which moves the heads.
-
-    It needs a transposition of `heads` and `time`. Where both are equal, it may have had one.
-    """
-    if len(four) != 4 or len(three) != 3:
-        return False
-    rows, heads, time, size = four
-    return three == (rows, time, heads * size) and heads != time and min(heads, time) > 1
 
 
 def _is_mistake(record: MixedExamplesRecord) -> bool:

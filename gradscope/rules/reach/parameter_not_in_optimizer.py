@@ -47,10 +47,10 @@ class ParameterNotInOptimizer(Rule):
         a name such as `teacher`, or more than `most_times` the elements that are trained. Otherwise
         it is a warning, and an error if nothing ever clears its gradients. Parameters that were
         unfrozen during the run are meant to train: an error. So are few parameters that fall
-        through the groups of an optimizer with several, a layer or the parameters of a loss that
-        use what optimized layers computed, and a network next to two optimizers that hold the same
-        parameters, if nothing ever clears their gradients. Then it is a warning for an encoder
-        without such evidence, if the rest of its model is trained.
+        through the groups of an optimizer with several, and a layer or the parameters of a loss
+        that use what optimized layers computed, if nothing ever clears their gradients. Then it is
+        a warning for an encoder without such evidence, if the rest of its model is trained. A
+        network next to two optimizers that hold the same parameters is an error.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with

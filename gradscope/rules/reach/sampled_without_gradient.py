@@ -22,9 +22,9 @@ class SampledWithoutGradient(Rule):
 
     What it finds:
         A `sample()`, `torch.normal(mean, std)`, or a detached `mean + std * noise`, whose result
-        reaches the loss through a layer, while the parameters of its distribution get a gradient only from another term. Examples are
-        the encoder of a variational autoencoder that learns only from the KL divergence, and an
-        actor that learns only from its entropy.
+        reaches the loss through a layer, while the parameters of its distribution get a gradient
+        only from another term. Examples are the encoder of a variational autoencoder that learns
+        only from the KL divergence, and an actor that learns only from its entropy.
 
     Why it matters:
         The loss falls because the decoder learns. The encoder gets no gradient from the
