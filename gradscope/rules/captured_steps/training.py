@@ -27,7 +27,7 @@ from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
-from gradscope.rules.captured_steps.fates import Fate, fates_of
+from gradscope.rules.captured_steps.fates import Fate, fates_of, norms_at_first
 from gradscope.rules.captured_steps.losses import all_losses, losses_before, losses_from
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
@@ -141,6 +141,7 @@ class Training:
             uncleared=self._uncleared(captured),
             are_optimizers_alike=are_alike(self.optimizers),
             are_gradients_assigned=self._are_gradients_assigned,
+            first_norms=norms_at_first(self.recording, known),
             losses=tuple(self._losses(captured)),
             losses_before=tuple(self._losses_before(captured)),
             losses_of_line=tuple(self._losses_of_line(captured)),

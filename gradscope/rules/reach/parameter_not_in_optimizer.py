@@ -50,7 +50,8 @@ class ParameterNotInOptimizer(Rule):
         through the groups of an optimizer with several, and a layer or the parameters of a loss
         that use what optimized layers computed, if nothing ever clears their gradients. Then it is
         a warning for an encoder without such evidence, if the rest of its model is trained. A
-        network next to two optimizers that hold the same parameters is an error.
+        network next to two optimizers that hold the same parameters is an error. So is one that was
+        built like a network that is trained, starts with other weights and keeps its gradients.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with
@@ -143,7 +144,8 @@ class ParameterNotInOptimizer(Rule):
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
         is_other = left_out.is_network(part)
-        if left_out.is_overlooked(part, self.small_share) or left_out.is_mistaken(part):
+        is_sure = left_out.is_mistaken(part) or left_out.is_sibling(part)
+        if is_sure or left_out.is_overlooked(part, self.small_share):
             return "error"
         if left_out.is_of_another_network(part) or left_out.is_before_all_trained(part):
             return "warning" if left_out.is_neglected(part) else "note"
@@ -226,6 +228,8 @@ def _grounds(left_out: LeftOut, parts: list[Part], parameters: list[int]) -> str
         return ", although training began to unfreeze them at some step"
     if any(map(left_out.is_mistaken, parts)):
         return ", while two optimizers hold the same parameters"
+    if any(map(left_out.is_sibling, parts)):
+        return ", while a network that is built alike is trained"
     if left_out.intent.is_never_cleared(parameters):
         return ", and nothing clears the gradients, which add up over all steps"
     return ""
