@@ -66,8 +66,10 @@ class ExamplesMixed(Rule):
         selects one of the second dimension, as in `out[:, -1]`. Of every loss it is known which
         shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets
         `[batch, time]` are compared in the wrong order, and so are classes that were not the last
-        dimension. A log_softmax is compared with the loss that reads it through views: the
-        dimension that it normalised must have as many elements as there are classes.
+        dimension. A softmax of images or sequences of logits must run over the dimension that
+        `cross_entropy` of the same logits takes for the classes. A log_softmax is compared with the
+        loss that reads it through views: the dimension that it normalised must have as many
+        elements as there are classes.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -94,7 +96,7 @@ class ExamplesMixed(Rule):
         if context.run is None:
             return context.probe_skip_reason("mixed examples")
         reason = context.probe_skip_reason("comparisons")
-        is_known = _rows(context) is not None or any(_joined(context))
+        is_known = _rows(context) is not None or any(_joined(context)) or _has_classes(context)
         if reason is not None or is_known or any(reordered_views(context)):
             return reason
         return "no loss tells which dimension is that of the examples"
@@ -107,6 +109,7 @@ class ExamplesMixed(Rule):
         for comparison in _joined(context):
             yield from self._misjoined(context, comparison)
         yield from self._across_classes(context)
+        yield from self._beside_classes(context)
         yield from self._of_views(context)
         rows = None if context.run is None else _rows(context)
         if rows is not None:
@@ -157,6 +160,37 @@ class ExamplesMixed(Rule):
                 site=first.site,
                 related=(context.related(comparison.site, "the loss"),),
                 evidence={"operation": comparison.operation, "classes": classes},
+            )
+
+    def _beside_classes(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every softmax of logits over another dimension than their loss takes.
+
+        So is one in a second term of the loss, as of Dice. Matrices may be read along both
+        dimensions on purpose, as the similarities of two views are.
+        """
+        nodes, lines = context.recording.nodes, set[int | None]()
+        losses = {
+            one.left_tensor.node: one
+            for one in context.recording.evidence_of(ComparisonRecord)
+            if one.left_tensor is not None and _is_of_images(one)
+        }
+        for softmax in context.recording.evidence_of(SoftmaxRecord):
+            inputs = context.successors.get(softmax.node, ())
+            loss = losses.get(inputs[0].node) if len(inputs) == 1 else None
+            node = nodes[softmax.node]
+            if loss is None or softmax.dimension == 1 or node.site in lines:
+                continue
+            lines.add(node.site)
+            yield self.finding(
+                context,
+                message=(
+                    f"the probabilities of {list(loss.left.dims)} sum to one over dimension "
+                    f"{softmax.dimension}, but cross_entropy() takes dimension 1 for the classes"
+                ),
+                remedy="normalise over the classes: dim=1",
+                site=node.site,
+                related=(context.related(loss.site, "the loss"),),
+                evidence={"operation": "softmax", "classes": loss.left.dims[1]},
             )
 
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
@@ -246,6 +280,19 @@ def _rows(context: RuleContext) -> int | None:
         if one.operation not in _ELEMENTWISE and one.right_tensor is None and _is_for_each(one)
     }
     return found.pop() if len(found) == 1 else None
+
+
+def _has_classes(context: RuleContext) -> bool:
+    """Return whether a loss tells which dimension of its scores is that of the classes."""
+    return any(
+        one.operation in _CLASS_DIMENSIONS or _is_of_images(one)
+        for one in context.recording.evidence_of(ComparisonRecord)
+    )
+
+
+def _is_of_images(one: ComparisonRecord) -> bool:
+    """Return whether a cross-entropy gets scores `[n, classes, …]` of images or sequences."""
+    return one.operation == "cross_entropy" and len(one.left.dims) > 2
 
 
 def _is_for_each(one: ComparisonRecord) -> bool:

@@ -421,3 +421,57 @@ def test_classes_that_are_joined_before_they_are_last(findings_of, arrange, expe
 
     batch = WORDS, torch.arange(70).reshape(10, 7) % 3
     assert told(findings_of(Segmenter(arrange), batch, loss)) == expected
+
+
+def overlap(dimension, *, of_scores=lambda scores: scores):
+    """Return a loss of images that adds an overlap of probabilities to a cross-entropy."""
+
+    def loss(scores, target):
+        probabilities = of_scores(scores).softmax(dimension)
+        wanted = functional.one_hot(target, 3).movedim(-1, 1)
+        shared = (probabilities * wanted).sum() / (probabilities.sum() + wanted.sum())
+        return functional.cross_entropy(scores, target) - shared
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (overlap(0), ["error"]),
+        (overlap(-1), ["error"]),
+        (overlap(1), []),
+        # Another tensor than the loss takes: of the last layer's sums over the image.
+        (overlap(0, of_scores=lambda x: x + x.mean((2, 3), keepdim=True)), []),
+    ],
+)
+def test_probabilities_of_an_image_over_another_dimension_than_the_classes(
+    loss, expected, tmp_path
+):
+    """The batch has as many images as classes."""
+
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Conv2d(2, 3, 3, padding=1)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            adam.zero_grad()
+            loss(model(torch.randn(3, 2, 6, 5)), torch.randint(0, 3, (3, 6, 5))).backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
+
+
+def test_similarities_of_two_views_are_read_along_both_dimensions(tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, 4)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            adam.zero_grad()
+            similar = model(torch.randn(9, 6)) @ model(torch.randn(9, 6)).T
+            matched = similar.softmax(0).diagonal().log().mean()
+            (functional.cross_entropy(similar, torch.arange(9)) - matched).backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == []
