@@ -61,6 +61,8 @@ class Surroundings:
     """Whether an optimizer steps with gradients that no backward has left there: the script has
     assigned them.
     """
+    first_norms: tuple[float | None, ...] = ()
+    """Norm of each parameter at the first captured backward; None if it is not known."""
     losses: tuple[float, ...]
     """Losses of the backwards from this line: this one, then those of later steps."""
     losses_before: tuple[float, ...]

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.cuts import Cut
@@ -18,6 +19,12 @@ _MOST_NODES = 20_000
 """Maximum number of nodes visited behind all cuts together."""
 
 _MOST_CUTS = 64
+
+_POSITIVE = ("Clamp", "Exp", "Pow", "Softplus", "Sqrt")
+"""Prefixes of operations that make a spread."""
+
+_SHAPING = ("Expand", "Reshape", "Squeeze", "Unsafe", "Unsqueeze", "View")
+"""Prefixes of operations that leave the numbers as they are."""
 
 
 def probe_path_cuts(context: ProbeContext) -> str | None:
@@ -99,7 +106,52 @@ def _record(
         ),
         sources=len(cut.sources),
         second_order=cut.second_order,
+        is_draw=_is_draw(context.capture.graph, cut),
     )
+
+
+def _is_draw(graph: Graph, cut: Cut) -> bool:
+    """Return whether all that was cut off is a mean plus noise times a spread, used nowhere else.
+
+    So is the result of `rsample()`, and of `mean + std * torch.randn_like(std)`.
+    """
+    nodes = [edge.node for edge in cut.sources.values()]
+    return bool(nodes) and all(
+        node is not None and node not in graph.index and _is_noisy_sum(_unshaped(node))
+        for node in nodes
+    )
+
+
+def _is_noisy_sum(node: Node) -> bool:
+    if not node.name().startswith(("Add", "Addcmul")):
+        return False
+    operands = [one for one, _ in node.next_functions if one is not None]
+    return len(operands) > 1 and any(_is_noise(_unshaped(one)) for one in operands)
+
+
+def _is_noise(node: Node) -> bool:
+    """Return whether an operation multiplies what is positive by what has no gradient."""
+    factors = [one for one, _ in node.next_functions]
+    if not node.name().startswith("Mul") or None not in factors or len(factors) != 2:
+        return False
+    spread = next((one for one in factors if one is not None), None)
+    return spread is not None and _is_positive(_unshaped(spread))
+
+
+def _is_positive(node: Node) -> bool:
+    """Return whether an operation makes a spread, be it that a constant is added or multiplied."""
+    if node.name().startswith(_POSITIVE):
+        return True
+    operands = [one for one, _ in node.next_functions if one is not None]
+    is_shifted = node.name().startswith(("Add", "Mul")) and len(operands) == 1
+    return is_shifted and _unshaped(operands[0]).name().startswith(_POSITIVE)
+
+
+def _unshaped(node: Node) -> Node:
+    """Return the operation that computed what others only reshaped."""
+    while node.name().startswith(_SHAPING) and node.next_functions[0][0] is not None:
+        node = node.next_functions[0][0]
+    return node
 
 
 def _lines(context: ProbeContext, cut: Cut) -> Iterator[Line]:

@@ -136,9 +136,10 @@ class ScriptCaptures:
             self._window.note_step(stepped, location.inner)
             self._training.shared_weights.averaged(self._window.capture.averages.of(stepped))
             averages = self._window.capture.averages
-            self._training.wrong_averages.see(averages.averages(stepped))
-            self._training.wrong_averages.see_computed(averages.computed(stepped))
+            # An optimizer often holds a frozen average, too.
             trained = [one for one in stepped if one.grad is not None]
+            self._training.wrong_averages.see(averages.averages(trained))
+            self._training.wrong_averages.see_computed(averages.computed(stepped))
             self._training.wrong_averages.see_trained(averages.of_trained(trained))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
             self._training.unvarying_results.stepped(self._window.capture.unvarying)

@@ -13,24 +13,42 @@ def uncalled_updates(tree: ast.Module, *, is_script: bool) -> Iterator[ast.Funct
     """Yield the functions that write to one of two networks' parameters and are named nowhere else.
 
     Libraries may call a method of a class that is derived from theirs. A function of a module may
-    be there for other scripts.
+    be there for other scripts. A method may leave the loop to such a function, of its own name too.
 
     Args:
         tree: A file.
         is_script: Whether it is the script itself.
     """
     own = [one for one in tree.body if isinstance(one, ast.ClassDef)]
+    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef)]
+    loops = {one.name for one in functions if any(map(_is_update, ast.walk(one)))}
     bodies = [one.body for one in own if {*map(_last, one.bases)} <= _PLAIN_BASES]
     updates = [
         one
         for one in itertools.chain(*bodies, tree.body if is_script else [])
         if isinstance(one, ast.FunctionDef)
         and {*map(_last, one.decorator_list)} <= _DECORATORS
-        and any(map(_is_update, ast.walk(one)))
+        and any(_is_update(node) or _calls(node, loops) for node in ast.walk(one))
     ]
     if updates:
         named = {name for node in ast.walk(tree) for name in _names(node)}
-        yield from (one for one in updates if one.name not in named)
+        yield from (one for one in updates if one.name not in named or _names_only_loop(tree, one))
+
+
+def _calls(node: ast.AST, functions: set[str]) -> bool:
+    """Return whether a node calls one of several functions by its plain name."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", None) in functions
+
+
+def _names_only_loop(tree: ast.Module, update: ast.FunctionDef) -> bool:
+    """Return whether only a method itself names its name, for a function that has it, too."""
+    if update in tree.body:
+        return False
+    everywhere, inside = (
+        sum(name == update.name for node in ast.walk(one) for name in _names(node))
+        for one in (tree, update)
+    )
+    return everywhere == inside and any(_calls(node, {update.name}) for node in ast.walk(update))
 
 
 def _names(node: ast.AST) -> Iterator[str]:

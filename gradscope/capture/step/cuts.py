@@ -342,7 +342,8 @@ def _name_of(func: Function) -> str:
         name = str(getattr(getattr(func, "__self__", None), "__name__", name))
         if name == "data" and _is_in_deepcopy():
             return DEEP_COPY
-    return name
+    # A parameter copies its `.data`; a hooked or computed tensor is copied by one call.
+    return DEEP_COPY if name == "__deepcopy__" else name
 
 
 def _is_in_deepcopy() -> bool:

@@ -69,7 +69,7 @@ class SelfAverageObserver(Observer):
     memory, nothing is averaged. Weight decay by hand has no such pair of weights.
     """
 
-    names = frozenset({*_SIGNS, *_SCALES, *_LISTS, "copy_", "lerp", "lerp_"})
+    names = frozenset({*_SIGNS, *_SCALES, *_LISTS, "__set__", "copy_", "lerp", "lerp_"})
 
     def __init__(self) -> None:
         self._sums = TensorNotes[_Sum]()
@@ -84,6 +84,9 @@ class SelfAverageObserver(Observer):
         """By line, and by the memory that is written and the other: the factor of the first."""
         self._computed_averages: dict[Line, dict[tuple[Memory, Memory], float]] = {}
         """The same of sums that are computed, whether or not they are written somewhere."""
+        self._assigned: dict[Line, dict[Memory, Mapping[Memory, float]]] = {}
+        """By line, and by the memory of a tensor whose `.data` is assigned: the factors of the
+        sum. One of them is that of the memory that the tensor had before."""
         self._calls = 0
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -93,6 +96,10 @@ class SelfAverageObserver(Observer):
             given = given[0] if isinstance(given, list | tuple) and given else None
         if not isinstance(given, Tensor) or self._calls == _MOST:
             return False
+        if name == "__set__":  # of `.data`: what is assigned is known, and its memory is taken over
+            value = args[1]
+            known = isinstance(value, Tensor) and id(value) in self._sums
+            return known and _memory_of(value) == _memory_of(given)
         return not (torch.is_grad_enabled() and given.requires_grad) and given.dim() > 0
 
     def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
@@ -102,6 +109,8 @@ class SelfAverageObserver(Observer):
         if name in _LISTS:
             for one, other in _pairs(args, given):
                 self._write(name.removeprefix("_foreach_"), one, (other, *args[2:]), given, line)
+        elif name == "__set__":
+            self._assign(args[1], line)
         elif name.endswith("_") and args and isinstance(args[0], Tensor):
             self._write(_PLAIN.get(name, name), args[0], args[1:], given, line)
         elif isinstance(result, Tensor):
@@ -120,11 +129,15 @@ class SelfAverageObserver(Observer):
 
     def averages(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
         """Yield the lines that average other tensors with parameters, by one pair of factors."""
-        return _averages(self._averages, parameters)
+        trained = list(parameters)
+        yield from _averages(self._averages, trained)
+        yield from self._assigned_averages(trained)
 
     def of_trained(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
         """Yield the lines that average parameters with other ones, by one pair of factors."""
-        return _averages(self._averages, parameters, of_trained=True)
+        trained = list(parameters)
+        yield from _averages(self._averages, trained, of_trained=True)
+        yield from self._assigned_averages(trained, of_trained=True)
 
     def computed(self, parameters: Iterable[Tensor]) -> Iterator[Average]:
         """Yield the lines that compute such averages, which may write them nowhere."""
@@ -137,6 +150,33 @@ class SelfAverageObserver(Observer):
             one.clear()
         self._averages.clear()
         self._computed_averages.clear()
+        self._assigned.clear()
+
+    def _assign(self, value: object, line: Line | None) -> None:
+        """Note an average that replaces the memory of a tensor."""
+        made = self._sum(value)
+        memory = _memory_of(value)
+        if line is None or made is None or memory is None or len(made.factors) != 2:
+            return
+        if math.isclose(sum(made.factors.values()), 1, rel_tol=_ROUNDING):
+            self._assigned.setdefault(line, {})[memory] = made.factors
+
+    def _assigned_averages(
+        self, parameters: Iterable[Tensor], *, of_trained: bool = False
+    ) -> Iterator[Average]:
+        """Yield the averages that are assigned to `.data`, as `_averages` does.
+
+        The former memory of a tensor may be in use again, but not by what the line leaves alone.
+        """
+        for line, assigned in self._assigned.items():
+            held = {memory for one in parameters if (memory := _memory_of(one)) is not None}
+            others = held - set(assigned)
+            averages: dict[tuple[Memory, Memory], float] = {}
+            for memory, factors in assigned.items():
+                match [(one, factor) for one, factor in factors.items() if one in others]:
+                    case [(other, factor)]:
+                        averages[memory, other] = sum(factors.values()) - factor
+            yield from _averages({line: averages}, parameters, of_trained=of_trained)
 
     def _write(
         self,
@@ -299,9 +339,10 @@ def _number(value: object) -> float | None:
     return float(value) if is_number else None  # type: ignore[arg-type]
 
 
-def _memory_of(tensor: Tensor) -> Memory | None:
+def _memory_of(tensor: object) -> Memory | None:
     if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
         return None
+    assert isinstance(tensor, Tensor)
     if tensor.is_nested or not has_versions(tensor) or not tensor.numel():
         return None
     return (tensor.data_ptr(), tensor.numel()) if tensor.is_contiguous() else None

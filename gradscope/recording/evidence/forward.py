@@ -248,7 +248,7 @@ class PathCutRecord:
     """A cut behind parameters that get a gradient another way, and from which the loss is made."""
 
     table: ClassVar[str] = "path_cut"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"second_order"})
+    later_columns: ClassVar[frozenset[str]] = frozenset({"is_draw", "second_order"})
     operation: str
     """The call, as in `CutRecord`."""
     kind: CutKind
@@ -274,6 +274,9 @@ class PathCutRecord:
     second_order: bool | None = None
     """Whether a switch of the script's own asks for the gradient that a derivative without
     `create_graph` cuts off, as `first_order=False`. None without a switch."""
+    is_draw: bool = False
+    """Whether what was cut off is `mean + noise * spread`, a draw that carries a gradient, and
+    nothing else of the loss uses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """What became of each parameter in a run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isclose
 
@@ -27,6 +28,14 @@ class Fate:
         if self.first_norm is None:
             self.first_norm = norm
         self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)
+
+
+def norms_at_first(recording: Recording, names: Iterable[str]) -> tuple[float | None, ...]:
+    """Return the norms of parameters at the first captured backward, None if not known."""
+    first = recording.captured_steps[0].recording
+    norms = {stat.parameter: stat.weight_norm for stat in first.parameter_stats}
+    known = {one.name: norms.get(one.index) for one in first.parameters}
+    return tuple(map(known.get, names))
 
 
 def fates_of(recording: Recording) -> dict[str, Fate]:

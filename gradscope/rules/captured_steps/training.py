@@ -27,7 +27,7 @@ from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
-from gradscope.rules.captured_steps.fates import Fate, fates_of
+from gradscope.rules.captured_steps.fates import Fate, fates_of, norms_at_first
 from gradscope.rules.captured_steps.losses import losses_around
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
@@ -150,6 +150,7 @@ class Training:
             uncleared=self._uncleared(captured),
             are_optimizers_alike=are_alike(self.optimizers),
             are_gradients_assigned=self._are_gradients_assigned,
+            first_norms=norms_at_first(self.recording, known),
             losses=losses.own,
             losses_before=losses.before,
             losses_of_line=losses.of_line,

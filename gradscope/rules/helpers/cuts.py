@@ -234,7 +234,7 @@ def is_made_of(context: RuleContext, tensor: TensorRef, origins: Iterable[Tensor
 
 def is_sample(context: RuleContext, cut: PathCutRecord) -> bool:
     """Return whether a cut is a draw from a distribution that could pass on a gradient."""
-    if cut.operation in _DRAWS:
+    if cut.operation in _DRAWS or cut.is_draw:
         return True
     # Some distributions implement `sample` by `rsample` under no_grad.
     site = context.site(cut.site)

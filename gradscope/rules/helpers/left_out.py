@@ -71,13 +71,41 @@ class LeftOut:
     def is_mistaken(self, part: Part) -> bool:
         """Return whether one of two optimizers that hold the same was meant for a network.
 
-        Nothing clears its gradients, because that optimizer clears those of the other network.
+        Either nothing clears its gradients, because that optimizer clears those of the other
+        network, or the script clears them itself: it means to train the network.
         """
         run = self.context.run
-        is_double = run is not None and run.are_optimizers_alike and self.is_network(part)
+        is_double = run is not None and run.are_optimizers_alike
+        return is_double and self.is_network(part) and not self._is_fixed(part)
+
+    def is_sibling(self, part: Part) -> bool:
+        """Return whether a run trains a network that was built alike, and this one is forgotten.
+
+        So the second of two critics is, or a fine network beside a coarse one: nothing clears its
+        gradients. Copies start with the same weights, and may be meant to stay as they are.
+        """
+        is_kept = self.intent.is_never_cleared(part.parameters)
+        if self.context.run is None or not is_kept or not self.is_network(part):
+            return False
+        own, weights = self._shapes(part.parameters), self._weights(part.parameters)
+        alike = [
+            one
+            for one in self._parts_held
+            if self._shapes(one.parameters) == own and self._class(one) == self._class(part)
+        ]
+        is_copy = any(self._weights(one.parameters) == weights for one in alike)
+        return bool(alike) and not is_copy and not self._is_fixed(part)
+
+    def _class(self, part: Part) -> str | None:
         return (
-            is_double and self.intent.is_never_cleared(part.parameters) and not self._is_fixed(part)
+            None if part.module is None else self.context.recording.modules[part.module].class_name
         )
+
+    def _weights(self, parameters: Iterable[int]) -> list[float | None]:
+        """Return the norms that parameters had when the run began, in their order."""
+        run = self.context.run
+        norms = () if run is None else run.first_norms
+        return [norms[index] for index in sorted(parameters) if index < len(norms)]
 
     def is_copy(self, part: Part) -> bool:
         """Return whether a part is a copy of what an optimizer holds, and hands it its gradients.

@@ -10,7 +10,8 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.flow import origin_of_numbers
+from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
+from gradscope.rules.helpers.reordering_views import reordered_views
 from gradscope.rules.helpers.time_first import layers_over_examples
 from gradscope.rules.rule import Rule
 
@@ -23,8 +24,6 @@ _NORMALISING = frozenset({"log_softmax", "normalize", "softmax", "softmin"})
 
 _ELEMENTWISE = frozenset({"mul", "sub"})
 """Comparisons that are no losses."""
-
-_VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
 
 _SEQUENTIAL = frozenset(
     {"gru", "lstm", "multi_head_attention_forward", "rnn_relu", "rnn_tanh"}
@@ -60,13 +59,17 @@ class ExamplesMixed(Rule):
         softmax over a first dimension of this size is reported, unless another dimension has the
         same size or all others have size 1. So is a view of three dimensions or more whose first
         two change places, and, of models too, one that reads `[n, heads, time, size]` as `[n, time,
-        heads * size]`, or the other way round. So is a recurrent layer or an attention that runs
-        over this dimension although the model then selects one of the second dimension, as in
-        `out[:, -1]`. Of every loss it is known which shapes its operands had before `reshape(-1,
-        …)`: `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order,
-        and so are classes that were not the last dimension. A log_softmax is compared with the loss
-        that reads it through views: the dimension that it normalised must have as many elements as
-        there are classes.
+        heads * size]`, or the other way round. So is one that reads `[rows, parts * size]` as
+        `[parts, rows, size]`, or the other way round, unless the parts divide the rows, and one
+        that joins dimensions behind the classes although a softmax over the classes follows. So is
+        a recurrent layer or an attention that runs over this dimension although the model then
+        selects one of the second dimension, as in `out[:, -1]`. Of every loss it is known which
+        shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets
+        `[batch, time]` are compared in the wrong order, and so are classes that were not the last
+        dimension. A softmax of images or sequences of logits must run over the dimension that
+        `cross_entropy` of the same logits takes for the classes. A log_softmax is compared with the
+        loss that reads it through views: the dimension that it normalised must have as many
+        elements as there are classes.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -93,8 +96,8 @@ class ExamplesMixed(Rule):
         if context.run is None:
             return context.probe_skip_reason("mixed examples")
         reason = context.probe_skip_reason("comparisons")
-        is_known = _rows(context) is not None or any(_joined(context))
-        if reason is not None or is_known or any(_reordered(context)):
+        is_known = _rows(context) is not None or any(_joined(context)) or _has_classes(context)
+        if reason is not None or is_known or any(reordered_views(context)):
             return reason
         return "no loss tells which dimension is that of the examples"
 
@@ -106,6 +109,7 @@ class ExamplesMixed(Rule):
         for comparison in _joined(context):
             yield from self._misjoined(context, comparison)
         yield from self._across_classes(context)
+        yield from self._beside_classes(context)
         yield from self._of_views(context)
         rows = None if context.run is None else _rows(context)
         if rows is not None:
@@ -136,13 +140,14 @@ class ExamplesMixed(Rule):
             position = _CLASS_DIMENSIONS.get(comparison.operation)
             if position is None or comparison.left_tensor is None or not comparison.left.dims:
                 continue
-            first = origin_of_numbers(context, comparison.left_tensor.node)
+            node, compared = rows_selected_from(context, comparison)
+            first = origin_of_numbers(context, node)
             softmax = None if first is None else softmaxes.get(first.index)
             if first is None or softmax is None or first.outputs[0] is None:
                 continue
             dims = first.outputs[0].dims
             classes = comparison.left.dims[min(position, len(comparison.left.dims) - 1)]
-            is_whole = prod(dims) == prod(comparison.left.dims)  # not a part of the classes
+            is_whole = prod(dims) == prod(compared)  # not a part of the classes
             if dims[softmax.dimension] == classes or classes not in dims or not is_whole:
                 continue
             yield self.finding(
@@ -157,9 +162,42 @@ class ExamplesMixed(Rule):
                 evidence={"operation": comparison.operation, "classes": classes},
             )
 
+    def _beside_classes(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every softmax of logits over another dimension than their loss takes.
+
+        So is one in a second term of the loss, as of Dice. Matrices may be read along both
+        dimensions on purpose, as the similarities of two views are.
+        """
+        nodes, lines = context.recording.nodes, set[int | None]()
+        losses = {
+            one.left_tensor.node: one
+            for one in context.recording.evidence_of(ComparisonRecord)
+            if one.left_tensor is not None and _is_of_images(one)
+        }
+        for softmax in context.recording.evidence_of(SoftmaxRecord):
+            inputs = context.successors.get(softmax.node, ())
+            loss = losses.get(inputs[0].node) if len(inputs) == 1 else None
+            node = nodes[softmax.node]
+            if loss is None or softmax.dimension == 1 or node.site in lines:
+                continue
+            lines.add(node.site)
+            yield self.finding(
+                context,
+                message=(
+                    f"the probabilities of {list(loss.left.dims)} sum to one over dimension "
+                    f"{softmax.dimension}, but cross_entropy() takes dimension 1 for the classes"
+                ),
+                remedy="normalise over the classes: dim=1",
+                site=node.site,
+                related=(context.related(loss.site, "the loss"),),
+                evidence={"operation": "softmax", "classes": loss.left.dims[1]},
+            )
+
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose view stands for a permutation."""
-        lines = {node.site: (node, before, after) for node, before, after in _reordered(context)}
+        lines = {
+            node.site: (node, before, after) for node, before, after in reordered_views(context)
+        }
         for node, before, after in lines.values():
             yield self.finding(
                 context,
@@ -244,6 +282,19 @@ def _rows(context: RuleContext) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _has_classes(context: RuleContext) -> bool:
+    """Return whether a loss tells which dimension of its scores is that of the classes."""
+    return any(
+        one.operation in _CLASS_DIMENSIONS or _is_of_images(one)
+        for one in context.recording.evidence_of(ComparisonRecord)
+    )
+
+
+def _is_of_images(one: ComparisonRecord) -> bool:
+    """Return whether a cross-entropy gets scores `[n, classes, …]` of images or sequences."""
+    return one.operation == "cross_entropy" and len(one.left.dims) > 2
+
+
 def _is_for_each(one: ComparisonRecord) -> bool:
     left, right = one.left.dims, one.right.dims
     is_column = len(right) == 1 or (len(right) == 2 and right[1] == 1)
@@ -279,47 +330,6 @@ def _is_over_rows(node: NodeRecord, rows: int) -> bool:
     """Return whether the first dimension alone has the size of the examples."""
     dims = node.dims() or ()
     return dims[:1] == (rows,) and rows not in dims[1:] and prod(dims[1:]) > 1
-
-
-_Dims = tuple[int, ...]
-
-
-def _reordered(context: RuleContext) -> Iterator[tuple[NodeRecord, _Dims, _Dims]]:
-    """Yield the views that stand for a permutation, with the dimensions before and after.
-
-    Of inspected models, the first dimensions are left to the repeated forward.
-    """
-    nodes = context.recording.nodes
-    for node in nodes:
-        inputs = context.successors.get(node.index, ())
-        if node.operation not in _VIEWS or len(inputs) != 1:
-            continue
-        before, after = nodes[inputs[0].node].outputs[inputs[0].slot], node.outputs[0]
-        if before is None or after is None:
-            continue
-        is_first = context.run is not None and _is_swapped(before.dims, after.dims)
-        if is_first or _is_mixed(before.dims, after.dims) or _is_mixed(after.dims, before.dims):
-            yield node, before.dims, after.dims
-
-
-def _is_swapped(before: _Dims, after: _Dims) -> bool:
-    """Return whether the first two of three dimensions or more change places."""
-    if len(after) < 3:
-        return False
-    first, second, *rest = after
-    # A dimension of size 1 may change places: the numbers keep their order.
-    return before == (second, first, *rest) and first != second and min(first, second) > 1
-
-
-def _is_mixed(four: _Dims, three: _Dims) -> bool:
-    """Return whether `[n, heads, time, size]` is `[n, time, heads * size]`, which moves the heads.
-
-    It needs a transposition of `heads` and `time`. Where both are equal, it may have had one.
-    """
-    if len(four) != 4 or len(three) != 3:
-        return False
-    rows, heads, time, size = four
-    return three == (rows, time, heads * size) and heads != time and min(heads, time) > 1
 
 
 def _is_mistake(record: MixedExamplesRecord) -> bool:

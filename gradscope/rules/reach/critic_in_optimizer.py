@@ -29,7 +29,8 @@ class CriticInOptimizer(Rule):
         In one captured backward, the output of a network is detached, and the optimizer that steps
         next holds the critic behind it alone: the critic is meant to learn apart. In another
         captured backward, the critic builds on this network's output, both get a gradient, and
-        another optimizer that holds both steps next. The two optimizers take turns.
+        another optimizer that holds both steps next. The two optimizers take turns. Of several
+        critics, those count that the other optimizer trains completely.
 
     How to fix it:
         Give the second optimizer the parameters of its own network only.
@@ -57,12 +58,11 @@ class CriticInOptimizer(Rule):
         turns = list(_turns(context))
         found = set[tuple[Stepper, Stepper]]()
         for own in turns:
-            critic = own.trained
             judged = own.cut - own.stepper.parameters
             for both in turns:
                 pair = (own.stepper, both.stepper)
-                together = judged & both.trained
-                if pair in found or not together or not critic or not critic <= both.trained:
+                together, critic = judged & both.trained, _whole_networks(own, both)
+                if pair in found or not together or not critic:
                     continue
                 if _take_turns(turns, *pair) and _builds_on(both.captured, critic, together):
                     found.add(pair)
@@ -121,6 +121,18 @@ def _turns(context: RuleContext) -> Iterator[_Turn]:
             stepper.parameters.intersection(names[index] for index in reached),
             frozenset(names[index] for cut in recording.cuts for index in cut.parameters),
         )
+
+
+def _whole_networks(own: _Turn, both: _Turn) -> frozenset[str]:
+    """Return what the other optimizer trains, too, of the networks that it trains completely.
+
+    So it may hold one of two critics. A part of a network is mostly shared on purpose.
+    """
+    networks: dict[str, set[str]] = {}
+    for name in own.trained:
+        networks.setdefault(name.partition(".")[0], set()).add(name)
+    whole = (names for names in networks.values() if names <= both.trained)
+    return frozenset().union(*whole)
 
 
 def _take_turns(turns: list[_Turn], one: Stepper, other: Stepper) -> bool:

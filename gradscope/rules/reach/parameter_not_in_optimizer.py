@@ -47,10 +47,11 @@ class ParameterNotInOptimizer(Rule):
         a name such as `teacher`, or more than `most_times` the elements that are trained. Otherwise
         it is a warning, and an error if nothing ever clears its gradients. Parameters that were
         unfrozen during the run are meant to train: an error. So are few parameters that fall
-        through the groups of an optimizer with several, a layer or the parameters of a loss that
-        use what optimized layers computed, and a network next to two optimizers that hold the same
-        parameters, if nothing ever clears their gradients. Then it is a warning for an encoder
-        without such evidence, if the rest of its model is trained.
+        through the groups of an optimizer with several, and a layer or the parameters of a loss
+        that use what optimized layers computed, if nothing ever clears their gradients. Then it is
+        a warning for an encoder without such evidence, if the rest of its model is trained. A
+        network next to two optimizers that hold the same parameters is an error. So is one that was
+        built like a network that is trained, starts with other weights and keeps its gradients.
 
         A model whose gradients a script assigns to copies, as to master weights in float32, is
         trained if its weights change. It is an error if they are the same in all captured steps.
@@ -170,7 +171,8 @@ class ParameterNotInOptimizer(Rule):
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
         is_other = left_out.is_network(part)
-        if left_out.is_overlooked(part, self.small_share) or left_out.is_mistaken(part):
+        is_sure = left_out.is_mistaken(part) or left_out.is_sibling(part)
+        if is_sure or left_out.is_overlooked(part, self.small_share):
             return "error"
         if left_out.is_of_another_network(part) or left_out.is_before_all_trained(part):
             return "warning" if left_out.is_neglected(part) else "note"
@@ -256,6 +258,8 @@ def _grounds(left_out: LeftOut, parts: list[Part], parameters: list[int]) -> str
         return ", although training began to unfreeze them at some step"
     if any(map(left_out.is_mistaken, parts)):
         return ", while two optimizers hold the same parameters"
+    if any(map(left_out.is_sibling, parts)):
+        return ", while a network that is built alike is trained"
     if left_out.intent.is_never_cleared(parameters):
         return ", and nothing clears the gradients, which add up over all steps"
     return ""

@@ -9,7 +9,11 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.architectures.codebooks import StarvedEncoder, starved_encoders
+from gradscope.rules.helpers.architectures.codebooks import (
+    StarvedEncoder,
+    starved_choices,
+    starved_encoders,
+)
 from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.needs import Needs, probe_ran
@@ -34,7 +38,8 @@ class PathCut(Rule):
         detached in every time step, and a standard deviation that enters the sample of a
         variational autoencoder through its `.data`. Also an inner step of meta-learning,
         `p - rate * gradient`, whose gradient comes from `autograd.grad` without `create_graph`. And
-        an encoder whose decoder gets chosen codes, and no straight-through copy of them.
+        an encoder whose decoder gets chosen codes, and no straight-through copy of them, be it the
+        nearest codes or those with the highest score.
 
     Why it matters:
         The parameters learn, so nothing looks wrong, but they get no gradient through this path. A
@@ -53,7 +58,9 @@ class PathCut(Rule):
         variable or attribute of its function asks for second-order gradients, such as
         `first_order=False`, a note if there is no such switch, and fine if the switch asks for
         first-order ones. An encoder that chooses codes is a warning if the only user of its output
-        is a comparison with the detached codes, while layers that learn get the codes.
+        is a comparison with the detached codes, while layers that learn get the codes. So is one
+        whose scores lead to the loss by their softmax alone, as into an entropy or a divergence,
+        without a layer and without looking up a label or an action.
 
     How to fix it:
         Use the tensor itself; for codes, `z + (codes - z).detach()`. If the cut is intended,
@@ -84,8 +91,7 @@ class PathCut(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every cut of one of several paths."""
-        for one in starved_encoders(context):
-            yield self._of_an_encoder(context, one)
+        yield from self._of_encoders(context)
         for cut, parameters in path_cuts(context):
             if cut.operation == DERIVATIVE and _is_inner_step(context, cut):
                 yield from self._of_inner_steps(context, cut, parameters)
@@ -101,13 +107,19 @@ class PathCut(Rule):
             elif (join := _join(context, cut) or _divided(context, cut)) is not None:
                 yield self._of_a_factor(context, cut, parameters, join)
 
-    def _of_an_encoder(self, context: RuleContext, found: StarvedEncoder) -> Finding:
+    def _of_encoders(self, context: RuleContext) -> Iterator[Finding]:
+        for one in starved_encoders(context):
+            yield self._of_an_encoder(context, one, "a comparison with the codes")
+        for one in starved_choices(context):
+            yield self._of_an_encoder(context, one, "a term on its own scores")
+
+    def _of_an_encoder(self, context: RuleContext, found: StarvedEncoder, term: str) -> Finding:
         names = positions(context, found.parameters)
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return self.finding(
             context,
             message=(
-                f"only a comparison with the codes trains {', '.join(names[:3])}{more}: "
+                f"only {term} trains {', '.join(names[:3])}{more}: "
                 f"{call_of(found.cut)} chooses the codes, and what uses them passes no gradient on"
             ),
             remedy="pass on `z + (codes - z).detach()`, a straight-through estimator",

@@ -22,10 +22,10 @@ class SampledWithoutGradient(Rule):
     """A sample carries no gradient to the parameters of its distribution.
 
     What it finds:
-        A `sample()`, or `torch.normal(mean, std)`, whose result reaches the loss through a layer,
-        while the parameters of its distribution get a gradient only from another term. Examples are
-        the encoder of a variational autoencoder that learns only from the KL divergence, and an
-        actor that learns only from its entropy.
+        A `sample()`, `torch.normal(mean, std)`, or a detached `mean + std * noise`, whose result
+        reaches the loss through a layer, while the parameters of its distribution get a gradient
+        only from another term. Examples are the encoder of a variational autoencoder that learns
+        only from the KL divergence, and an actor that learns only from its entropy.
 
     Why it matters:
         The loss falls because the decoder learns. The encoder gets no gradient from the
@@ -95,7 +95,9 @@ class SampledWithoutGradient(Rule):
                 f"the sample carries no gradient: {len(parameters)} parameters of its "
                 "distribution learn from other terms only"
             ),
-            remedy="draw by rsample(), or as mean + std * torch.randn_like(std)",
+            remedy=(
+                "draw by rsample(), or as mean + std * torch.randn_like(std), and do not detach it"
+            ),
             site=site,
             related=(context.related(use.site, "the sample is used here"),),
             parameters=parameters,

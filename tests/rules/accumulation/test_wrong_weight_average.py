@@ -81,11 +81,22 @@ def swapped_data(copies, weights, _step):
         one.data.copy_(one.data * 0.01 + weight.data * (1.0 - 0.01))
 
 
-@pytest.mark.parametrize(
-    "update",
-    some_on_push([swapped(0.01), swapped(0.05), swapped_lerp, swapped_in_place, swapped_data], 2),
-    ids=["small", "at the limit", "lerp", "in place", "data"],
-)
+def swapped_and_assigned(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.data = one.data * 0.01 + 0.99 * weight.data
+
+
+SWAPPED = {
+    "small": swapped(0.01),
+    "at the limit": swapped(0.05),
+    "lerp": swapped_lerp,
+    "in place": swapped_in_place,
+    "data": swapped_data,
+    "assigned": swapped_and_assigned,
+}
+
+
+@pytest.mark.parametrize("update", some_on_push(SWAPPED.values(), 2), ids=SWAPPED)
 def test_swapped_factors_are_found(update, tmp_path):
     (found,) = said(tmp_path, update)
     assert found.severity == "warning"
@@ -123,6 +134,11 @@ def right(copies, weights, _step):
         one.sub_((one - weight) * 0.1)
 
 
+def assigned(copies, weights, _step):
+    for one, weight in zip(copies, weights, strict=True):
+        one.data = 0.9 * one.data + weight.data * 0.1
+
+
 def warming_up(copies, weights, step):
     decay = min(0.99, step / (10 + step)) + 0.001
     for one, weight in zip(copies, weights, strict=True):
@@ -155,7 +171,7 @@ def no_average(copies, weights, _step):
         decreasing_slowly,
         up_and_down,
         warming_up,
-        *some_on_push([right, counting, copied, half, swapped(0.06), no_average], 2),
+        *some_on_push([right, assigned, counting, copied, half, swapped(0.06), no_average], 2),
     ],
 )
 def test_other_updates_are_fine(update, tmp_path):

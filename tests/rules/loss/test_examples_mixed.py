@@ -341,3 +341,137 @@ def test_a_script_that_exchanges_time_and_batch_by_reshape(arrange, expected, tm
             adam.step()
 
     assert told(watched(loop, tmp_path)) == expected
+
+
+class Nodes(nn.Module):
+    """Scores of the nodes of a graph, of heads that `split` takes from `[nodes, 3 * 4]`."""
+
+    def __init__(self, split, dimension=1):
+        super().__init__()
+        torch.manual_seed(0)
+        self.into, self.out, self.split = nn.Linear(6, 12), nn.Linear(4, 5), split
+        self.dimension = dimension
+
+    def forward(self, x):
+        heads = self.split(self.into(x))
+        return self.out(torch.tanh(heads).mean(0)).log_softmax(self.dimension)
+
+
+def of_some_nodes(model, nodes=16):
+    """Return a loop that trains a model with the labels of some nodes."""
+
+    def loop():
+        torch.manual_seed(0)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        features, labels = torch.randn(nodes, 6), torch.arange(nodes) % 5
+        known = torch.randperm(nodes)[:9]
+        for _ in range(4):
+            loss = functional.nll_loss(model(features)[known], labels[known])
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("split", "nodes", "expected"),
+    [
+        (lambda x: x.view(3, -1, 4), 16, ["error"]),
+        (lambda x: x.view(-1, 3, 4).permute(1, 0, 2), 16, []),
+        (lambda x: x.view(3, -1, 4), 15, []),  # may be three groups of nodes
+    ],
+)
+def test_heads_that_a_view_puts_before_the_nodes_of_a_graph(split, nodes, expected, tmp_path):
+    assert told(watched(of_some_nodes(Nodes(split), nodes), tmp_path)) == expected
+
+
+@pytest.mark.parametrize(("dimension", "expected"), [(0, ["error"]), (1, []), (-1, [])])
+def test_log_probabilities_over_the_nodes_of_which_some_are_selected(dimension, expected, tmp_path):
+    model = Nodes(lambda x: x.view(-1, 3, 4).permute(1, 0, 2), dimension)
+    assert told(watched(of_some_nodes(model), tmp_path)) == expected
+
+
+class Segmenter(nn.Module):
+    """Log-probabilities `[batch * points, classes]` of scores `[batch, classes, points]`."""
+
+    def __init__(self, arrange):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.arrange = nn.Conv1d(6, 3, 1), arrange
+
+    def forward(self, x):
+        scores = self.layer(x.transpose(1, 2))
+        return self.arrange(scores).log_softmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "expected"),
+    [
+        (lambda x: x.reshape(-1, 3), ["error"]),
+        (lambda x: x.view(len(x), -1, 3), ["error"]),
+        (lambda x: x.transpose(1, 2).reshape(-1, 3), []),
+        (lambda x: x[..., :3].reshape(-1, 3), []),  # as many points as classes: not known
+    ],
+)
+def test_classes_that_are_joined_before_they_are_last(findings_of, arrange, expected):
+    def loss(output, target):
+        output = output.flatten(0, -2)
+        return functional.nll_loss(output, target.flatten()[: len(output)])
+
+    batch = WORDS, torch.arange(70).reshape(10, 7) % 3
+    assert told(findings_of(Segmenter(arrange), batch, loss)) == expected
+
+
+def overlap(dimension, *, of_scores=lambda scores: scores):
+    """Return a loss of images that adds an overlap of probabilities to a cross-entropy."""
+
+    def loss(scores, target):
+        probabilities = of_scores(scores).softmax(dimension)
+        wanted = functional.one_hot(target, 3).movedim(-1, 1)
+        shared = (probabilities * wanted).sum() / (probabilities.sum() + wanted.sum())
+        return functional.cross_entropy(scores, target) - shared
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (overlap(0), ["error"]),
+        (overlap(-1), ["error"]),
+        (overlap(1), []),
+        # Another tensor than the loss takes: of the last layer's sums over the image.
+        (overlap(0, of_scores=lambda x: x + x.mean((2, 3), keepdim=True)), []),
+    ],
+)
+def test_probabilities_of_an_image_over_another_dimension_than_the_classes(
+    loss, expected, tmp_path
+):
+    """The batch has as many images as classes."""
+
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Conv2d(2, 3, 3, padding=1)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            adam.zero_grad()
+            loss(model(torch.randn(3, 2, 6, 5)), torch.randint(0, 3, (3, 6, 5))).backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
+
+
+def test_similarities_of_two_views_are_read_along_both_dimensions(tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, 4)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            adam.zero_grad()
+            similar = model(torch.randn(9, 6)) @ model(torch.randn(9, 6)).T
+            matched = similar.softmax(0).diagonal().log().mean()
+            (functional.cross_entropy(similar, torch.arange(9)) - matched).backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == []

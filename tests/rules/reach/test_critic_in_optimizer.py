@@ -13,13 +13,15 @@ from torch.nn import functional
 torch.manual_seed(0)
 maker = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 critic = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+{networks}
 own = torch.optim.Adam({own}, lr=0.001)
 other = torch.optim.Adam({other}, lr=0.001)
 
 
 def judge():
     made = maker(torch.randn(16, 4)){detach}
-    score = critic(torch.cat([made, torch.ones(16, 2)]))
+    one = torch.cat([made, torch.ones(16, 2)])
+    score = {score}
     own.zero_grad()
     functional.softplus(torch.cat([score[:16], -score[16:]])).mean().backward()
     own.step()
@@ -41,12 +43,27 @@ PARTS = {
     "own": CRITIC,
     "other": BOTH,
     "detach": ".detach()",
+    "networks": "",
+    "score": "critic(one)",
     "loss": "functional.softplus(-critic(made)).mean()",
     "order": "for step in range(8):\n    judge()\n    make()",
 }
 
+TWO = {
+    "networks": "second = nn.Linear(2, 1)",
+    "own": "[*critic.parameters(), *second.parameters()]",
+    "score": "critic(one) + second(one)",
+}
+SHARED = {
+    "networks": "critic[2] = nn.Linear(8, 2)",
+    "score": "critic(one)[:, :1]",
+    "loss": "functional.softplus(-critic(made)[:, :1]).mean()",
+}
+
 CASES = {
     "a generator's optimizer": ({}, True),
+    "one of two critics": (TWO, True),
+    "a part of a critic": (SHARED | {"other": "[*maker.parameters(), critic[0].weight]"}, False),
     "no_grad": ({"detach": ".data"}, True),
     "each its own": ({"other": MAKER}, False),
     "the critic's optimizer holds both": ({"own": BOTH, "other": MAKER}, False),

@@ -69,7 +69,22 @@ def soft_actor_of_a_frozen_critic(model, x):
     return (0.1 * policy.log_prob(action).sum(1, keepdim=True) - value).mean()
 
 
+def detached_after_the_draw(model, x):
+    posterior = model(x)
+    code = posterior.rsample().detach()
+    return functional.mse_loss(model.decoder(code), x) + divergence(posterior)
+
+
+def data_of_mean_and_noise(model, x):
+    mean, spread = model.encoder(x).chunk(2, dim=1)
+    code = mean + torch.randn_like(spread) * torch.exp(0.5 * spread)
+    kept = 0.5 * (mean.pow(2) + spread.exp() - spread - 1).sum(1).mean()
+    return functional.mse_loss(model.decoder(code.data), x) + kept
+
+
 SICK = [
+    detached_after_the_draw,
+    data_of_mean_and_noise,
     sampled,
     drawn_under_no_grad,
     by_torch_normal,
@@ -132,7 +147,31 @@ def critic_on_actions_of_now(model, x):
     return functional.mse_loss(value, RETURNS) + divergence(model(x))
 
 
+def second_stage_on_a_draw_that_learns(model, x):
+    posterior = model(x)
+    code = posterior.rsample()
+    value = model.critic(torch.cat([x, code.detach()], 1)).squeeze(1)
+    rebuilt = functional.mse_loss(model.decoder(code), x)
+    return rebuilt + divergence(posterior) + functional.mse_loss(value, RETURNS)
+
+
+def head_on_detached_features(model, x):
+    hidden, change = model.encoder(x).chunk(2, dim=1)
+    features = hidden + 0.1 * torch.tanh(change)
+    probe = functional.mse_loss(model.decoder(features.detach()), x)
+    return probe + (hidden - ACTION).pow(2).mean() + change.pow(2).mean()
+
+
+def critic_on_a_detached_draw_of_now(model, x):
+    action = model(x).rsample().detach()
+    value = model.critic(torch.cat([x, action], 1)).squeeze(1)
+    return functional.mse_loss(value, RETURNS) + divergence(model(x))
+
+
 HEALTHY = [
+    second_stage_on_a_draw_that_learns,
+    head_on_detached_features,
+    critic_on_a_detached_draw_of_now,
     reparameterised,
     policy_gradient,
     policy_gradient_with_a_critic_of_actions,

@@ -45,14 +45,15 @@ def still_copies(context: RuleContext) -> Iterator[StillCopy]:
 
 
 def _modules(recording: Recording) -> dict[str, dict[str, float | None]]:
-    """Return the norms of every module's parameters, by its path."""
+    """Return the norms of every module's parameters, by each of its paths."""
     found: dict[str, dict[str, float | None]] = {}
     norms = {stat.parameter: stat.weight_norm for stat in recording.parameter_stats}
     for one in recording.parameters:
-        parts = one.name.split(".")
-        for depth in range(1, len(parts)):
-            inner = found.setdefault(".".join(parts[:depth]), {})
-            inner[".".join(parts[depth:])] = norms.get(one.index)
+        for name in (one.name, *one.aliases):
+            parts = name.split(".")
+            for depth in range(1, len(parts)):
+                inner = found.setdefault(".".join(parts[:depth]), {})
+                inner[".".join(parts[depth:])] = norms.get(one.index)
     return found
 
 

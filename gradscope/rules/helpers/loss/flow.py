@@ -88,6 +88,7 @@ _BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
 
 
 _WRITE = "CopySlices"
+_SELECTING = frozenset({"IndexBackward0", "IndexSelectBackward0"})
 
 _PASSING = SAME_NUMBERS | {
     "CatBackward0",
@@ -258,6 +259,24 @@ def without_constant(context: RuleContext, node: NodeRecord | None) -> NodeRecor
             return node
         node = origin_of_numbers(context, inputs[0].node)
     return node
+
+
+def rows_selected_from(
+    context: RuleContext, comparison: ComparisonRecord
+) -> tuple[int, tuple[int, ...]]:
+    """Return the tensor that a loss compares, and its dimensions, before rows were selected of it.
+
+    So the nodes of a graph are, and the tokens that count.
+    """
+    assert comparison.left_tensor is not None
+    node, dims = comparison.left_tensor.node, comparison.left.dims
+    while context.recording.nodes[node].operation in _SELECTING:
+        inputs = context.successors.get(node, ())
+        shape = context.recording.nodes[inputs[0].node].outputs[inputs[0].slot] if inputs else None
+        if shape is None or shape.dims[1:] != dims[1:]:
+            break
+        node, dims = inputs[0].node, shape.dims
+    return node, dims
 
 
 @dataclass(frozen=True, slots=True)

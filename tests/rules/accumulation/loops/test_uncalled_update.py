@@ -109,6 +109,30 @@ def test_methods_that_a_library_may_call_are_left_alone(base, is_found):
     assert bool(names(source, is_script=False)) == is_found
 
 
+LOOP = "def follow(target, model):" + UPDATE.format(write="a.lerp_(b, 0.1)")
+
+
+@pytest.mark.parametrize(
+    ("method", "called", "expected"),
+    [
+        ("follow", "pass", ["follow"]),
+        ("track", "pass", ["track"]),
+        ("follow", "learner.follow()", []),
+        ("follow", "follow(learner.one, learner.two)", []),
+        ("track", "learner.track()", []),
+    ],
+)
+def test_a_method_may_leave_the_loop_to_a_function(method, called, expected):
+    body = f"    def {method}(self):\n        follow(self.target, self.model)"
+    source = f"{LOOP}\nclass Learner:\n{body}\n{called}"
+    assert names(source, is_script=False) == expected
+
+
+def test_a_method_that_calls_another_function_is_no_update():
+    body = "    def track(self):\n        measure(self.target, self.model)"
+    assert not names(f"{LOOP}\nclass Learner:\n{body}", is_script=False)
+
+
 def test_a_file_is_searched_once_and_again_after_a_change(tmp_path, monkeypatch):
     searched = []
     monkeypatch.setattr(

@@ -95,3 +95,78 @@ def test_an_encoder_with_a_loss_of_its_own_is_fine(findings_of):
     model = Quantised(lambda z, codes: codes, CODES["index"])
     contrast = lambda z, codes: by_function(z, codes) - torch.pdist(z).clamp(max=2).mean()  # noqa: E731
     assert not told(findings_of, model, contrast)
+
+
+class Chooser(nn.Module):
+    """Scores that choose an embedding, and a decoder.
+
+    Args:
+        taken: What the decoder gets of the scores and the embeddings.
+    """
+
+    def __init__(self, taken):
+        super().__init__()
+        torch.manual_seed(0)
+        self.scores, self.embedding = nn.Linear(10, 8), nn.Embedding(8, 4)
+        self.decoder, self.taken = nn.Linear(4, 10), taken
+
+    def forward(self, x):
+        scores = self.scores(x)
+        return self.decoder(self.taken(scores, self.embedding)), scores
+
+
+def to_prior(scores, _):
+    probabilities = scores.softmax(1)
+    return (probabilities * (8 * probabilities + 1e-10).log()).sum(1).mean()
+
+
+def entropy(scores, _):
+    return -(scores.softmax(1) * scores.log_softmax(1)).sum(1).mean()
+
+
+def by_label(scores, _):
+    return functional.cross_entropy(scores, torch.arange(48) % 8)
+
+
+def as_an_action(scores, error):
+    chosen = scores.log_softmax(1).gather(1, scores.argmax(1, keepdim=True)).squeeze(1)
+    return (chosen * error.detach()).mean() + to_prior(scores, error)
+
+
+CHOSEN = {
+    "embedding": lambda scores, table: table(scores.argmax(1)),
+    "one-hot": lambda scores, table: functional.one_hot(scores.argmax(1), 8).float() @ table.weight,
+}
+SOFT = {
+    "soft": lambda scores, table: scores.softmax(1) @ table.weight,
+    "gumbel": lambda scores, table: functional.gumbel_softmax(scores, hard=True) @ table.weight,
+    "gate": lambda scores, table: table(scores.argmax(1)) * scores.softmax(1).amax(1, keepdim=True),
+}
+
+
+def chosen(findings_of, taken, term):
+    def loss(model, batch):
+        output, scores = model(batch)
+        error = (output - batch).square().mean(1)
+        return error.mean() + 0.1 * term(scores, error)
+
+    found = findings_of(Chooser(taken), X, loss)
+    return [one for one in found if one.rule == "GS216" and one.severity != "note"]
+
+
+@pytest.mark.parametrize("taken", CHOSEN)
+@pytest.mark.parametrize("term", some_on_push([to_prior, entropy], 1))
+def test_scores_that_choose_and_only_meet_a_prior_are_a_warning(findings_of, taken, term):
+    (found,) = chosen(findings_of, CHOSEN[taken], term)
+    assert found.severity == "warning"
+    assert set(found.parameters) == {"scores.weight", "scores.bias"}
+
+
+@pytest.mark.parametrize("term", some_on_push([by_label, as_an_action], 1))
+def test_scores_that_learn_from_labels_or_as_a_policy_are_fine(findings_of, term):
+    assert not chosen(findings_of, CHOSEN["embedding"], term)
+
+
+@pytest.mark.parametrize("taken", some_on_push(SOFT, 2))
+def test_scores_that_the_decoder_trains_are_fine(findings_of, taken):
+    assert not chosen(findings_of, SOFT[taken], to_prior)

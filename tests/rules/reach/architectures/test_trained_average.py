@@ -41,7 +41,12 @@ def told(tmp_path, *, decay=0.95, without_grad=False, average=None, frozen=False
     return [one for one in found if one.rule == "GS211" and "moving average" in one.message]
 
 
+def assigned(own, other):
+    own.data = 0.97 * own.data + 0.03 * other.data
+
+
 WRITES = {
+    "assigned": assigned,
     "two factors": None,
     "lerp": lambda own, other: own.lerp_(other, 0.05),
     "data": lambda own, other: own.data.copy_(0.99 * own.data + 0.01 * other.data),
@@ -58,6 +63,7 @@ def test_an_average_that_the_optimizer_trains_is_a_warning(tmp_path, name):
 FINE = {
     "without grad": {"without_grad": True},
     "frozen": {"frozen": True},
+    "frozen and assigned": {"frozen": True, "average": assigned},
     "equals": {"decay": 0.5},
     "penalty": {"average": lambda own, other: own.mul_(0.999)},
 }

@@ -1,5 +1,7 @@
 """GS205 of losses with parameters of their own, and of optimizers that hold the same network."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -138,6 +140,64 @@ def test_two_optimizers_of_one_network_were_meant_for_two(first, second, levels,
         if second is not None:
             optimizers.append(torch.optim.SGD(networks[second].parameters(), lr=1e-2))
         training(networks, reconstruction, optimizers)
+
+    assert [one.severity for one in found(loop, tmp_path)] == levels
+
+
+def test_two_optimizers_of_one_network_beside_another_that_the_script_clears(tmp_path):
+    """As a copied line does: the generator's optimizer holds the discriminator."""
+
+    def loop():
+        torch.manual_seed(0)
+        networks = [
+            nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 6)),
+            nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 12)),
+        ]
+        sgd = [torch.optim.SGD(networks[1].parameters(), lr=1e-2)]
+        sgd.append(torch.optim.SGD(networks[1].parameters(), lr=1e-2))
+        for _ in range(12):
+            x = torch.randn(32, 12)
+            for one in networks:
+                one.zero_grad()
+            reconstruction(networks, x, None).backward()
+            for one in sgd:
+                one.step()
+
+    assert [one.severity for one in found(loop, tmp_path)] == ["error"]
+
+
+def critic(width=16):
+    return nn.Sequential(nn.Linear(12, width), nn.ReLU(), nn.Linear(width, 1))
+
+
+ALIKE = {
+    "built alike": (lambda first: critic(), False, ["error"]),
+    "cleared": (lambda first: critic(), True, ["note"]),
+    "a copy": (copy.deepcopy, False, ["note"]),
+    "of other shapes": (lambda first: critic(8), False, ["note"]),
+    "frozen": (lambda first: critic().requires_grad_(False), False, []),
+    "in eval mode": (lambda first: critic().eval(), False, ["note"]),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(ALIKE, 3))
+def test_the_second_of_two_networks_that_is_in_no_optimizer(name, tmp_path):
+    make_second, is_cleared, levels = ALIKE[name]
+
+    def loop():
+        torch.manual_seed(0)
+        first = critic()
+        second = make_second(first)
+        adam = torch.optim.Adam(first.parameters(), lr=1e-3)
+        for _ in range(12):
+            x = torch.randn(32, 12)
+            goal = x.sum(1, keepdim=True)
+            loss = functional.mse_loss(first(x), goal) + functional.mse_loss(second(x), goal)
+            adam.zero_grad()
+            if is_cleared:
+                second.zero_grad()
+            loss.backward()
+            adam.step()
 
     assert [one.severity for one in found(loop, tmp_path)] == levels
 

@@ -1,0 +1,81 @@
+"""Views that stand for a permutation: they read numbers in another order than they lie."""
+
+from collections.abc import Iterator
+from math import prod
+
+from gradscope.recording.evidence.forward import SoftmaxRecord
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.context import RuleContext
+
+_VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
+
+Dims = tuple[int, ...]
+
+
+def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Dims]]:
+    """Yield the views that stand for a permutation, with the dimensions before and after.
+
+    Of inspected models, the first dimensions are left to the repeated forward.
+    """
+    nodes = context.recording.nodes
+    last = {one.node: one.dimension for one in context.recording.evidence_of(SoftmaxRecord)}
+    for node in nodes:
+        inputs = context.successors.get(node.index, ())
+        if node.operation not in _VIEWS or len(inputs) != 1:
+            continue
+        before, after = nodes[inputs[0].node].outputs[inputs[0].slot], node.outputs[0]
+        if before is None or after is None:
+            continue
+        two = before.dims, after.dims
+        is_first = context.run is not None and (_is_swapped(*two) or _are_parts_moved(*two))
+        users = context.users.get(node.index, ())
+        are_classes = any(last.get(user) == len(after.dims) - 1 for user in users)
+        if (
+            is_first
+            or _is_mixed(*two)
+            or _is_mixed(*reversed(two))
+            or (are_classes and _are_classes_joined(*two))
+        ):
+            yield node, before.dims, after.dims
+
+
+def _is_swapped(before: Dims, after: Dims) -> bool:
+    """Return whether the first two of three dimensions or more change places."""
+    if len(after) < 3:
+        return False
+    first, second, *rest = after
+    # A dimension of size 1 may change places: the numbers keep their order.
+    return before == (second, first, *rest) and first != second and min(first, second) > 1
+
+
+def _are_parts_moved(before: Dims, after: Dims) -> bool:
+    """Return whether `[rows, parts * size]` is `[parts, rows, size]`, or the other way round.
+
+    So are heads that a view splits off in front of the rows. Where the parts divide the rows, it
+    may be neighbouring rows that are meant.
+    """
+    three, two = (after, before) if len(after) == 3 else (before, after)
+    if len(three) != 3 or len(two) != 2:
+        return False
+    parts, rows, size = three
+    return two == (rows, parts * size) and parts > 1 and rows % parts != 0
+
+
+def _is_mixed(four: Dims, three: Dims) -> bool:
+    """Return whether `[n, heads, time, size]` is `[n, time, heads * size]`, which moves the heads.
+
+    It needs a transposition of `heads` and `time`. Where both are equal, it may have had one.
+    """
+    if len(four) != 4 or len(three) != 3:
+        return False
+    rows, heads, time, size = four
+    return three == (rows, time, heads * size) and heads != time and min(heads, time) > 1
+
+
+def _are_classes_joined(before: Dims, after: Dims) -> bool:
+    """Return whether `[n, classes, …]` becomes `[…, classes]`, of which a softmax follows."""
+    if len(before) < 3 or len(after) < 2:
+        return False
+    classes = after[-1]
+    is_second = before[1] == classes and classes not in before[2:] and classes > 1
+    return is_second and prod(before[2:]) > 1 and after != before
