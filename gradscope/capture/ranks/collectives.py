@@ -34,7 +34,9 @@ _SAME = 1e-3
 
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "all_reduce_coalesced")
 
-_INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", "all_to_all")
+_EXCHANGES = ("all_to_all", "all_to_all_single")
+
+_INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", *_EXCHANGES)
 
 _MEASURED = (*_IN_PLACE, "reduce_scatter_tensor")
 """Collectives after which the first argument may hold reduced gradients."""
@@ -160,6 +162,10 @@ class Collectives:
             names = ("tensor", "input_tensor", "input")
             by_name = (kwargs[one] for one in names if one in kwargs)
             given = args[1] if len(args) > 1 else next(by_name, None)
+            if name in _EXCHANGES:
+                self._functions.exchanges(given, frame)
+            if name == "all_to_all_single":
+                return
             if name == "reduce_scatter_tensor":
                 output = args[0] if args else kwargs.get("output")
                 operation = args[2] if len(args) > 2 else kwargs.get("op", "SUM")
