@@ -33,7 +33,8 @@ class LocalNormClip(JobRule):
     What it finds:
         A clip by the norm of the shards that a rank holds; a clip before the script reduces the
         gradients; a returned norm that is not the global one; a norm that counts replicated
-        weights once for each rank.
+        weights once for each rank; slices of a `reduce_scatter` that each rank clips by the norm of
+        its own.
 
     Why it matters:
         Each rank scales its part by another factor, which turns the gradient away from its
@@ -45,6 +46,8 @@ class LocalNormClip(JobRule):
         returned is compared between ranks, and with the norm joined from all parts: sharded
         parameters add up, replicated ones count once. A factor of the world size, of a dimension
         of the mesh such as tp, of the number of shards, or of the root of one of them, is named.
+        Slices are clipped by norms of their own if all ranks scale them to the same norm, by other
+        factors, in three of the first 16 steps.
 
     How to fix it:
         Use `torch.nn.utils.clip_grad_norm_` on the DTensors of FSDP2, and `FSDP.clip_grad_norm_` of
@@ -93,6 +96,7 @@ class LocalNormClip(JobRule):
             self._returned(context, job)
             or self._scaled(context, job)
             or self._counted(context, job)
+            or self._sliced(context, job)
         )
         if found is not None:
             yield found
@@ -230,6 +234,54 @@ class LocalNormClip(JobRule):
                 "returned_norm": norm,
                 "global_norm": joined[step],
                 "difference": norm / joined[step] - 1,
+                "limit": self.tolerance,
+            },
+            count=len(wrong),
+            step=step,
+            ranks=[one.number for one in job.ranks],
+        )
+
+    def _sliced(self, context: RuleContext, job: Job) -> Finding | None:
+        """Return a finding on slices of the reduced gradients that each rank clips to one norm."""
+        rank, wrong = job.first, []
+        columns = [
+            {int(e.subject): (e, dict(e.numbers)) for e in one.events.get("slice-scaled", ())}
+            for one in job.ranks
+        ]
+        for step in sorted(set(columns[0]).intersection(*columns[1:])):
+            after = [column[step][1]["norm"] for column in columns]
+            ratios = [column[step][1]["ratio"] for column in columns]
+            # Slices of equal norms before would be scaled alike by the norm of all, too.
+            if agree(after, self.factors) and not agree(ratios, self.tolerance):
+                wrong.append((step, ratios, after))
+        if len(wrong) < _LEAST:
+            return None
+        step, ratios, after = wrong[0]
+        reduced = rank.site(columns[0][step][0].site)
+        written = _written(job)
+        site = next(iter(written), None) or reduced
+        shown = " and ".join(sorted({short(one) for one in ratios})[:4])
+        return self.finding(
+            context,
+            severity="warning",
+            message=(
+                f"each rank clips its slice of the gradients to a norm of {short(after[0])}, by "
+                f"factors of {shown} at step {step:,}: the norm of a slice is not the global norm"
+            ),
+            remedy="all_reduce the squared norms of the slices, and clip by the root of the sum",
+            site=site,
+            related=lines(
+                context,
+                site,
+                [
+                    *((one, "gradients are written here") for one in written[:4]),
+                    (reduced, "the slices are made here"),
+                    (step_site(rank), "the step is here"),
+                ],
+            ),
+            evidence={
+                "smallest_factor": min(ratios),
+                "largest_factor": max(ratios),
                 "limit": self.tolerance,
             },
             count=len(wrong),
