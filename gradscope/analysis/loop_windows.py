@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.recording_index import RecordingIndex, derived_once
-from gradscope.analysis.windows import Segment, Windows, is_skipped
+from gradscope.analysis.windows import Segment, Windows, is_skipped, segments
 from gradscope.frozen import dataclass
 from gradscope.recording.events import (
     CarriedEvent,
@@ -87,7 +87,13 @@ def _windows(recording: Recording) -> tuple[LoopWindow, ...]:
         ),
         whole.kept.resumed,
     )
-    return tuple(_counted(ordered, whole.kept)) if whole.kept.paused else ordered
+    return tuple(_counted(ordered, whole.kept) if whole.kept.paused else ordered)
+
+
+def windows_of(steps: Iterable[tuple[StepRecord, Iterable[Event]]]) -> Iterator[LoopWindow]:
+    """Yield the windows of steps with their events; memory holds two of them."""
+    found = (one for step, events in steps for one in _loop_windows(step, segments(events)))
+    return _in_loop_order(found, ())
 
 
 def _counted(ordered: Iterable[LoopWindow], kept: KeptSteps) -> Iterator[LoopWindow]:
@@ -115,21 +121,20 @@ def _loop_windows(step: StepRecord, found: Iterable[Segment]) -> Iterator[LoopWi
     yield LoopWindow(step=step, optimizer=optimizer, events=tuple(events))
 
 
-def _in_loop_order(found: Iterable[LoopWindow], resumed: Container[int]) -> tuple[LoopWindow, ...]:
+def _in_loop_order(found: Iterable[LoopWindow], resumed: Container[int]) -> Iterator[LoopWindow]:
     """Move the events of the loop after a step to that step's window.
 
     Args:
         found: The windows.
         resumed: Steps whose step before is missing: it is not known what belongs to that.
     """
-    ordered: list[LoopWindow] = []
+    before: LoopWindow | None = None
     starts: dict[int | None, set[_Key]] = {}
     for window in found:
         lead = tuple(_lead(window))
-        before = ordered[-1] if ordered else None
         if before is None:
             starts[window.optimizer] = {_key(event) for event in _opening(window)}
-            ordered.append(window)
+            before = window
             continue
         if window.is_finished and window.optimizer not in starts:
             starts[window.optimizer] = {
@@ -142,11 +147,13 @@ def _in_loop_order(found: Iterable[LoopWindow], resumed: Container[int]) -> tupl
         )
         if behind:
             if window.step.index not in resumed:
-                ordered[-1] = replace(before, events=before.events + lead[:behind])
+                before = replace(before, events=before.events + lead[:behind])
             window = replace(window, events=window.events[behind:])
         if window.is_finished or window.events:
-            ordered.append(window)
-    return tuple(ordered)
+            yield before
+            before = window
+    if before is not None:
+        yield before
 
 
 def _starts(window: LoopWindow, starts: dict[int | None, set[_Key]]) -> set[_Key]:

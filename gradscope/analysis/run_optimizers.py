@@ -5,7 +5,7 @@ to a reader: those that a line makes again and again are a row.
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.kept_steps import KeptSteps
@@ -44,36 +44,40 @@ class Optimizers:
 
     rows: tuple[OptimizerRow, ...]
 
-    def __init__(self, recording: Recording, found: Sequence[LoopWindow]) -> None:
+    def __init__(self, recording: Recording, found: Iterable[LoopWindow]) -> None:
         records = recording.evidence_of(TrainedOptimizer)
         self._records = records
         self._first = first_alike(records)
-        finished = [window for window in found if window.is_finished]
-        steps = self._counted(recording, [one for one in finished if not one.is_skipped])
-        titles: dict[_Key, set[str]] = {}
-        for window in finished:
-            if window.step.optimizer is not None and not window.is_skipped:
-                titles.setdefault(self._key(window), set()).add(window.step.optimizer)
+        steps: Counter[_Key] = Counter()
+        titles: dict[_Key, str] = {}
+        by_hand: dict[_Key, int | None] = {}
+        for window in found:
+            if not window.is_finished:
+                continue
+            key, title = self._key(window), window.step.optimizer
+            if window.last is not None:
+                by_hand.setdefault(key, window.last.site)
+            if not window.is_skipped:
+                steps[key] += window.count
+                if title is not None:
+                    titles[key] = _joined(titles.get(key, title), title)
+        steps = self._counted(recording, steps)
         idle = [first for first in dict.fromkeys(self._first) if first not in steps]
         keys = [*steps, *idle]
         self._positions = {key: position for position, key in enumerate(keys)}
-        by_hand = {self._key(w): w.last.site for w in reversed(finished) if w.last is not None}
         self.rows = tuple(
             replace(
-                self._row(key, recording.sites, _title(titles.get(key, set())), by_hand.get(key)),
+                self._row(key, recording.sites, titles.get(key, ""), by_hand.get(key)),
                 steps=steps[key],
             )
             for key in keys
         )
 
-    def _counted(self, recording: Recording, found: Sequence[LoopWindow]) -> Counter[_Key]:
+    def _counted(self, recording: Recording, steps: Counter[_Key]) -> Counter[_Key]:
         """Return the number of steps of each optimizer; about, where steps are missing."""
-        steps: Counter[_Key] = Counter()
-        for window in found:
-            steps[self._key(window)] += window.count
         if len(steps) == 1:
             kept = KeptSteps(recording)
-            steps = Counter({key: kept.total if kept.summaries else n for key, n in steps.items()})
+            return Counter({key: kept.total if kept.summaries else n for key, n in steps.items()})
         return steps
 
     def position(self, window: LoopWindow) -> int | None:
@@ -113,10 +117,9 @@ class Optimizers:
         )
 
 
-def _title(seen: Set[str]) -> str:
+def _joined(title: str, other: str) -> str:
     """Return what an optimizer is called that was described so in its steps."""
-    titles = seen if len(seen) == 1 else {title.partition("(")[0] for title in seen}
-    return next(iter(titles), "")
+    return title if title == other else title.partition("(")[0]
 
 
 def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:

@@ -1,14 +1,14 @@
 """A training run step by step, and its captured steps, as reports show it besides findings."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, get_args
 
 from gradscope.analysis.job import RankEnding
 from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
-from gradscope.analysis.losses.step_losses import StepLosses, step_losses
+from gradscope.analysis.losses.step_losses import step_losses
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import captured_lines, users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
@@ -273,7 +273,14 @@ def training_run(recording: Recording) -> TrainingRun | None:
     kept = KeptSteps(recording)
     return TrainingRun(
         optimizers=optimizers.rows,
-        steps=_steps(recording, found, optimizers, losses),
+        steps=tuple(
+            run_steps(
+                found,
+                optimizers,
+                lambda window: losses.by_step.get(window.step.index),
+                lambda _: norms_of(recording),
+            )
+        ),
         patterns=drawn,
         seconds=max(times, default=0.0) - min(times, default=0.0),
         is_complete=recording.finished,
@@ -311,35 +318,39 @@ def _limit(parts: Sequence[LimitRecord]) -> LimitRecord | None:
     )
 
 
-def _steps(
-    recording: Recording,
+def run_steps(
     found: Iterable[LoopWindow],
     optimizers: Optimizers,
-    losses: StepLosses,
-) -> tuple[RunStep, ...]:
-    measured = norms_of(recording)
-    rows: list[RunStep] = []
+    loss_of: Callable[[LoopWindow], float | None],
+    norms_at: Callable[[int], NormTable],
+) -> Iterator[RunStep]:
+    """Yield the steps of windows.
+
+    Args:
+        found: The windows, in order.
+        optimizers: The optimizers of all windows.
+        loss_of: Returns the loss of a step; None if the recorded is it.
+        norms_at: Returns a table with the norms of a step.
+    """
     for window in found:
         position = optimizers.position(window)
         if position is None or window.is_skipped:
             continue
         step = window.step.index
         event = next(only(StepEvent, window.events), None)
-        norm = None if event is None else event.norm
-        rows.append(
-            RunStep(
-                step=step,
-                optimizer=position,
-                seconds=_seconds(window, event),
-                loss=losses.by_step.get(step, window.step.loss),
-                grad_norm=_grad_norm(measured, step) if norm is None else norm,
-                norm_before_clip=_norm_before_clip(window),
-                update_ratio=_update_ratio(measured, step),
-                learning_rate=None if event is None else event.lr,
-                count=window.count,
-            )
+        norm, loss = None if event is None else event.norm, loss_of(window)
+        measured = norms_at(step)
+        yield RunStep(
+            step=step,
+            optimizer=position,
+            seconds=_seconds(window, event),
+            loss=window.step.loss if loss is None else loss,
+            grad_norm=_grad_norm(measured, step) if norm is None else norm,
+            norm_before_clip=_norm_before_clip(window),
+            update_ratio=_update_ratio(measured, step),
+            learning_rate=None if event is None else event.lr,
+            count=window.count,
         )
-    return tuple(rows)
 
 
 def _norm_before_clip(window: LoopWindow) -> float | None:

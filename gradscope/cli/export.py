@@ -70,6 +70,7 @@ def export(
     # Deferred: --help does not need them.
     from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
+    from gradscope.export.table import Source
     from gradscope.recording.streaming.run_in_file import RunInFile
 
     recordings, path = _divided(given)
@@ -81,14 +82,14 @@ def export(
     paths = tuple(recording_paths(recordings))
     plan.check(force=force, inputs=paths)
     settings = settings_of(rules)
-    source: Report | RunInFile | None = None
-    if plan.is_streamed and len(paths) == 1:
-        source = RunInFile.of(paths[0])
-    if source is None:
+
+    def load() -> Report:
         loaded = loaded_job(recordings).recordings
         # Garbage collections would visit the records, a million for a long run.
         gc.freeze()
-        source = judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
+        return judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
+
+    source = Source(run=RunInFile.of(paths[0]) if len(paths) == 1 else None, load=load)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     with pipe_may_close(sys.stdout):

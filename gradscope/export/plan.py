@@ -4,7 +4,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, TextIO
 
-from gradscope.analysis.report import Report
 from gradscope.errors import GradscopeError
 from gradscope.export.files import (
     EVENTS_FILE,
@@ -20,10 +19,9 @@ from gradscope.export.files import (
 )
 from gradscope.export.model_explorer import GRAPH_FILE, NORMS_FILE, explorer_files
 from gradscope.export.scalars import scalars
-from gradscope.export.table import ExportTable
+from gradscope.export.table import ExportTable, Source
 from gradscope.export.tables import TABLES
 from gradscope.frozen import dataclass
-from gradscope.recording.streaming.run_in_file import RunInFile
 
 ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl", "model-explorer"]
 STDOUT = "-"
@@ -55,11 +53,6 @@ class ExportPlan:
         """Whether the recording has to be judged."""
         return any(table.name == "findings" for table, _ in self.tables)
 
-    @property
-    def is_streamed(self) -> bool:
-        """Whether a long run need not be in memory."""
-        return bool(self.tables) and all(table.streamed is not None for table, _ in self.tables)
-
     def check(self, *, force: bool, inputs: Collection[Path]) -> None:
         """Make sure that it can be done, before anything slow is.
 
@@ -84,18 +77,17 @@ class ExportPlan:
                 )
         check_free(self.files, force=force)
 
-    def write(self, source: Report | RunInFile, stdout: TextIO) -> None:
+    def write(self, source: Source, stdout: TextIO) -> None:
         """Write all of it.
 
         Args:
-            source: What is exported; a run in its file only if the plan is streamed.
+            source: What is exported.
             stdout: Stream for a table without a file.
 
         Raises:
             GradscopeError: A file cannot be written.
         """
-        if isinstance(source, Report):
-            self._write_curves_and_graph(source)
+        self._write_curves_and_graph(source)
         for table, file in self.tables:
             if file is None:
                 _TEXTS[self.form](table, table.rows_of(source), stdout)
@@ -103,17 +95,17 @@ class ExportPlan:
             with written(file) as path:
                 self._write(table, source, path)
 
-    def _write_curves_and_graph(self, report: Report) -> None:
+    def _write_curves_and_graph(self, source: Source) -> None:
         if self.form == "tensorboard":
             with written(self.files[0]) as path:
-                write_events(scalars(report), path)
+                write_events(scalars(source.least), path)
         if self.form == "model-explorer":
-            contents = explorer_files(report)
+            contents = explorer_files(source.report)
             for target in self.files:
                 with written(target) as path:
                     path.write_text(json_text(contents[target.name]), encoding="utf-8")
 
-    def _write(self, table: ExportTable, source: Report | RunInFile, path: Path) -> None:
+    def _write(self, table: ExportTable, source: Source, path: Path) -> None:
         if self.form == "parquet":
             write_parquet(table, table.rows_of(source), path)
             return

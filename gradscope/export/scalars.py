@@ -1,17 +1,20 @@
 """The steps of a recording in numbers, and as scalars under tags."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 
 from gradscope.analysis.norms import total_norm
-from gradscope.analysis.ranks.rank_series import rank_series
+from gradscope.analysis.ranks.rank_series import RankSeries, rank_series
 from gradscope.analysis.report import Report
-from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.streamed_run import StreamedRun
+from gradscope.analysis.training_run import RunStep
 from gradscope.export.table import ExportTable, Row
 from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording, StepKind
+from gradscope.recording.streaming.run_in_file import RunInFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +36,50 @@ class StepNumbers:
     """Seconds since the recording began."""
 
 
-def step_numbers(report: Report) -> Iterator[StepNumbers]:
-    """Yield the steps of a report's recording, in their order."""
-    run = report.training_run
-    yield from _of_inspection(report.recording) if run is None else _of_run(run)
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of a recording, each with a table of the norms of its parameters."""
+
+    recording: Recording
+    numbers: Iterator[tuple[StepNumbers, NormTable]]
+    are_of_several: bool = False
+    """Whether several optimizers make them."""
 
 
-def _of_run(run: TrainingRun) -> Iterator[StepNumbers]:
-    labels = _labels([row.name or row.title for row in run.optimizers])
-    for step in run.steps:
-        yield StepNumbers(
-            step.step,
-            "run",
-            labels[step.optimizer],
-            step.loss,
-            step.grad_norm,
-            step.norm_before_clip,
-            step.learning_rate,
-            step.update_ratio,
-            step.seconds,
-        )
+def _steps_of(source: Report | RunInFile) -> _Steps:
+    """Return the steps of a report's recording, or of a run in its file."""
+    if isinstance(source, RunInFile):
+        streamed = StreamedRun.of(source)
+        return _of_run(source.structure, streamed.rows, streamed.steps())
+    recording, run = source.recording, source.training_run
+    norms = norms_of(recording)
+    if run is None:
+        return _Steps(recording, ((one, norms) for one in _of_inspection(recording)))
+    return _of_run(recording, run.optimizers, ((step, norms) for step in run.steps))
+
+
+def _of_run(
+    recording: Recording,
+    optimizers: Sequence[OptimizerRow],
+    steps: Iterable[tuple[RunStep, NormTable]],
+) -> _Steps:
+    labels = _labels([row.name or row.title for row in optimizers])
+    numbers = ((_numbers(step, labels), norms) for step, norms in steps)
+    return _Steps(recording, numbers, sum(row.steps > 0 for row in optimizers) > 1)
+
+
+def _numbers(step: RunStep, labels: Sequence[str]) -> StepNumbers:
+    return StepNumbers(
+        step.step,
+        "run",
+        labels[step.optimizer],
+        step.loss,
+        step.grad_norm,
+        step.norm_before_clip,
+        step.learning_rate,
+        step.update_ratio,
+        step.seconds,
+    )
 
 
 def _labels(names: Sequence[str]) -> tuple[str, ...]:
@@ -88,8 +115,8 @@ def _of_inspection(recording: Recording) -> Iterator[StepNumbers]:
         )
 
 
-def _rows(report: Report) -> Iterator[Row]:
-    return map(astuple, step_numbers(report))
+def _rows(source: Report | RunInFile) -> Iterator[Row]:
+    return (astuple(numbers) for numbers, _ in _steps_of(source).numbers)
 
 
 STEPS = ExportTable(
@@ -106,6 +133,7 @@ STEPS = ExportTable(
         ("seconds", "number"),
     ),
     rows=_rows,
+    streamed=_rows,
 )
 
 
@@ -120,8 +148,8 @@ class Scalars:
     """Values by tag. Values that were not measured are omitted."""
 
 
-def scalars(report: Report) -> Iterator[Scalars]:
-    """Yield the scalars of a report's recording.
+def scalars(source: Report | RunInFile) -> Iterator[Scalars]:
+    """Yield the scalars of a report's recording, or of a run in its file.
 
     `global/…` holds those of the whole step, under the name of its optimizer where there are
     several; `module_grad_norm/…` those of modules, and `parameter_grad_norm/…`,
@@ -129,12 +157,11 @@ def scalars(report: Report) -> Iterator[Scalars]:
     `rank_loss/…` and `rank_grad_norm/…` those of the ranks of a job. TensorBoard sorts them by
     these words.
     """
-    steps = tuple(step_numbers(report))
-    are_several = report.training_run is not None and len({one.optimizer for one in steps}) > 1
-    norms, tags = norms_of(report.recording), _Tags(report.recording)
-    of_ranks = rank_scalars(report)
-    for one in steps:
-        prefix = f"global/{one.optimizer}/" if are_several else "global/"
+    steps = _steps_of(source)
+    tags = _Tags(steps.recording)
+    of_ranks = {} if isinstance(source, RunInFile) else rank_scalars(source)
+    for one, norms in steps.numbers:
+        prefix = f"global/{one.optimizer}/" if steps.are_of_several else "global/"
         values = (
             *_of_step(one, prefix),
             *of_ranks.get(one.step, ()),
@@ -206,10 +233,14 @@ def _modules_of(recording: Recording) -> list[tuple[int, ...]]:
 
 def _rank_rows(report: Report) -> Iterator[Row]:
     """Yield a row for each step of each rank; none outside of a job of several."""
-    for one in rank_series(report.ranks):
+    for one in _ranks_of(report):
         losses, norms = dict(one.losses), dict(one.norms)
         for step in sorted({*losses, *norms}):
             yield (step, one.rank, losses.get(step), norms.get(step), one.is_part)
+
+
+def _ranks_of(report: Report) -> Sequence[RankSeries]:
+    return rank_series(report.ranks) if len(report.ranks) > 1 else ()
 
 
 RANKS = ExportTable(
@@ -222,13 +253,14 @@ RANKS = ExportTable(
         ("is_part", "flag"),
     ),
     rows=_rank_rows,
+    streamed=lambda _: iter(()),
 )
 
 
 def rank_scalars(report: Report) -> Mapping[int, list[tuple[str, float]]]:
     """Return the loss and the gradient norm of each rank under their tags, by step."""
     found: dict[int, list[tuple[str, float]]] = {}
-    for one in rank_series(report.ranks):
+    for one in _ranks_of(report):
         for tag, values in (("rank_loss", one.losses), ("rank_grad_norm", one.norms)):
             for step, value in values:
                 found.setdefault(step, []).append((f"{tag}/{one.rank}", value))

@@ -1,6 +1,7 @@
 """A table as it is exported: columns and rows, and the columns of a line of code."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Literal
 
 from gradscope.analysis.report import Report
@@ -8,6 +9,27 @@ from gradscope.analysis.view import shown_path
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 from gradscope.recording.streaming.run_in_file import RunInFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What is exported."""
+
+    run: RunInFile | None
+    """A run that can be read from its file a few steps at a time."""
+    load: Callable[[], Report]
+    """Reads all of it."""
+
+    @cached_property
+    def report(self) -> Report:
+        """The report of all of it, which is read when it is asked for."""
+        return self.load()
+
+    @property
+    def least(self) -> Report | RunInFile:
+        """The run in its file if there is one, otherwise the report."""
+        return self.report if self.run is None else self.run
+
 
 Kind = Literal["integer", "number", "text", "flag", "json"]
 
@@ -28,12 +50,11 @@ class ExportTable:
     streamed: Callable[[RunInFile], Iterator[Row]] | None = None
     """Returns the rows of a run that is not in memory; None if all of it has to be known first."""
 
-    def rows_of(self, source: Report | RunInFile) -> Iterator[Row]:
-        """Return the rows, for a run in its file those that can be streamed."""
-        if not isinstance(source, RunInFile):
-            return self.rows(source)
-        assert self.streamed is not None
-        return self.streamed(source)
+    def rows_of(self, source: "Source") -> Iterator[Row]:
+        """Return the rows, if possible without the whole recording in memory."""
+        if source.run is not None and self.streamed is not None:
+            return self.streamed(source.run)
+        return self.rows(source.report)
 
     @property
     def names(self) -> tuple[str, ...]:

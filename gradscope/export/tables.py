@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from gradscope.analysis.report import Report
+from gradscope.analysis.streamed_run import at_its_end
 from gradscope.export.scalars import RANKS, STEPS
 from gradscope.export.table import LOCATION_COLUMNS, ExportTable, Kind, Row, location_cells
 from gradscope.recording.norm_table import REACHES, NormTable
@@ -48,11 +49,11 @@ def _parameter_rows(report: Report) -> Iterator[Row]:
 
 
 def _streamed_parameter_rows(run: RunInFile) -> Iterator[Row]:
-    heads = _heads(run)
+    heads = _heads(run.structure)
     return chain.from_iterable(_norm_rows(norms, heads) for norms in run.norms())
 
 
-def _heads(run: Recording | RunInFile) -> list[tuple[str, str, int]]:
+def _heads(run: Recording) -> list[tuple[str, str, int]]:
     """Return the name, the module and the number of elements of each parameter."""
     return [(one.name, run.modules[one.module].path, one.numel) for one in run.parameters]
 
@@ -187,6 +188,10 @@ def _module_rows(report: Report) -> Iterator[Row]:
         )
 
 
+def _streamed_module_rows(run: RunInFile) -> Iterator[Row]:
+    return _module_rows(Report.from_recording(at_its_end(run)))
+
+
 MODULES = ExportTable(
     name="modules",
     columns=(
@@ -203,6 +208,7 @@ MODULES = ExportTable(
         *LOCATION_COLUMNS,
     ),
     rows=_module_rows,
+    streamed=_streamed_module_rows,
 )
 
 
@@ -211,10 +217,10 @@ def _event_rows(report: Report) -> Iterator[Row]:
 
 
 def _streamed_event_rows(run: RunInFile) -> Iterator[Row]:
-    return _rows_of_events(run.events(), run)
+    return _rows_of_events(run.events(), run.structure)
 
 
-def _rows_of_events(events: Iterable[EventRecord], run: Recording | RunInFile) -> Iterator[Row]:
+def _rows_of_events(events: Iterable[EventRecord], run: Recording) -> Iterator[Row]:
     for event in events:
         yield (
             event.step,

@@ -9,6 +9,7 @@ import pytest
 from gradscope.errors import GradscopeError
 from gradscope.export.model_explorer import explorer_files
 from gradscope.export.plan import planned_export
+from gradscope.export.table import Source
 
 
 @pytest.fixture(name="written")
@@ -16,7 +17,7 @@ def _written(inspected, tmp_path):
     """The two files of an inspection, read again."""
     plan = planned_export("model-explorer", str(tmp_path), None)
     plan.check(force=False, inputs=())
-    plan.write(inspected, None)
+    plan.write(Source(run=None, load=lambda: inspected), None)
     assert [one.name for one in plan.files] == ["graph.json", "gradient_norms.json"]
     return [json.loads(one.read_text()) for one in plan.files]
 

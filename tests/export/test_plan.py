@@ -8,13 +8,18 @@ import pytest
 
 from gradscope.errors import GradscopeError
 from gradscope.export.plan import planned_export
+from gradscope.export.table import Source
 from gradscope.export.tables import TABLES
+
+
+def whole(report):
+    return Source(run=None, load=lambda: report)
 
 
 def written(plan, report):
     stream = io.StringIO()
     plan.check(force=False, inputs=())
-    plan.write(report, stream)
+    plan.write(whole(report), stream)
     return stream.getvalue()
 
 
@@ -42,7 +47,7 @@ def test_files_are_not_overwritten_unless_forced(tmp_path, inspected):
     assert "--force" in raised.value.help
     assert [file.name for file in tmp_path.iterdir()] == ["events.csv"]
     plan.check(force=True, inputs=())
-    plan.write(inspected, io.StringIO())
+    plan.write(whole(inspected), io.StringIO())
     assert (tmp_path / "events.csv").read_text().startswith("step,")
 
 
@@ -63,7 +68,7 @@ def test_half_a_file_is_never_left_behind(tmp_path, inspected):
     file.write_text("before")
     plan = replace(planned_export("csv", str(file), "steps"), tables=((table, file),))
     with pytest.raises(GradscopeError, match="cannot write") as raised:
-        plan.write(inspected, io.StringIO())
+        plan.write(whole(inspected), io.StringIO())
     assert raised.value.cause == "No space left on device"
     assert file.read_text() == "before" and list(tmp_path.iterdir()) == [file]
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Self
 
@@ -47,11 +47,7 @@ class StepLosses:
         groups = [group for events in passes.values() for group in _by_statement(events)]
         counts = {len(_by_statement(events)) for events in passes.values() if events}
         divided = _division(groups)
-        losses = {
-            step: loss_of(events, divided)
-            for step, events in passes.items()
-            if len(events) > 1 or (divided is not None and events and events[0].divided == divided)
-        }
+        losses = {step: _made_loss(events, divided) for step, events in passes.items()}
         divisors = {1.0 if event.divided is None else event.divided for event in every}
         (divisor,) = divisors if len(divisors) == 1 else (1.0,)
         return cls(
@@ -76,6 +72,32 @@ class StepLosses:
         if self.divisor is not None:
             parts.append(f"as passed to backward(), divided by {self.divisor:g}")
         return ", ".join(parts)
+
+
+class Divisions:
+    """The number by which losses are divided, of steps that are read one after the other."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[float] = Counter()
+
+    def noted(self, found: Iterable[LoopWindow]) -> Iterator[LoopWindow]:
+        """Yield windows, and take note of their losses."""
+        for window in found:
+            if window.is_finished and not window.is_skipped:
+                self._counts.update(_divisions(_by_statement(only(BackwardEvent, window.events))))
+            yield window
+
+    def loss_of(self, window: LoopWindow) -> float | None:
+        """Return the loss of the step of a window; None if the recorded is it."""
+        divided = self._counts.most_common(1)[0][0] if self._counts else None
+        return _made_loss(tuple(only(BackwardEvent, window.events)), divided)
+
+
+def _made_loss(events: Sequence[BackwardEvent], divided: float | None) -> float | None:
+    """Return the loss of a step of several passes, or of a part of one that is divided."""
+    if len(events) > 1 or (divided is not None and events and events[0].divided == divided):
+        return loss_of(events, divided)
+    return None
 
 
 def loss_of(events: Iterable[Event], divided: float | None = None) -> float | None:
@@ -118,12 +140,14 @@ def _is_sum(group: list[BackwardEvent]) -> bool:
 
 def _division(groups: Iterable[list[BackwardEvent]]) -> float | None:
     """Return the number by which losses are divided since a step has as many micro-batches."""
-    counts = Counter(
-        float(len(group))
-        for group in groups
-        if len(group) > 1 and all(event.divided == len(group) for event in group)
-    )
+    counts = Counter(_divisions(groups))
     return counts.most_common(1)[0][0] if counts else None
+
+
+def _divisions(groups: Iterable[list[BackwardEvent]]) -> Iterator[float]:
+    for group in groups:
+        if len(group) > 1 and all(event.divided == len(group) for event in group):
+            yield float(len(group))
 
 
 def step_losses(recording: Recording) -> StepLosses:

@@ -10,14 +10,19 @@ from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
 from gradscope.recording.table import BATCH, Record, Table
 from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS
 
-_Whole = tuple[StepRecord | None, list[EventRecord]]
-"""A step that was recorded by itself, None if the run ended before it, and its events."""
+StepEvents = tuple[StepRecord | None, list[EventRecord]]
+"""A step, None if the run ended before it, and its events."""
 
 
 def events_in_order(base: sqlite3.Connection) -> Iterator[EventRecord]:
     """Yield the events of a run of which every step is kept, those of repeated steps included."""
+    return chain.from_iterable(events for _, events in steps_in_order(base))
+
+
+def steps_in_order(base: sqlite3.Connection) -> Iterator[StepEvents]:
+    """Yield the steps of a run of which every step is kept, repeated ones included."""
     last_uses = _last_uses(base)
-    sources: dict[int, _Whole] = {}
+    sources: dict[int, StepEvents] = {}
     repeated = _records(REPEATED_STEPS, base)
     following = next(repeated, None)
     for index, whole in _whole_steps(_records(STEPS, base), _records(EVENTS, base)):
@@ -28,7 +33,7 @@ def events_in_order(base: sqlite3.Connection) -> Iterator[EventRecord]:
             sources[index] = whole
         for unused in [one for one in sources if last_uses[one] < index]:
             del sources[unused]
-        yield from whole[1]
+        yield whole
     for one in () if following is None else (following, *repeated):
         yield from _unfolded(one, sources)
 
@@ -41,16 +46,16 @@ def _last_uses(base: sqlite3.Connection) -> dict[int, int]:
     return found
 
 
-def _unfolded(one: RepeatedSteps, known: dict[int, _Whole]) -> Iterator[EventRecord]:
+def _unfolded(one: RepeatedSteps, known: dict[int, StepEvents]) -> Iterator[StepEvents]:
     wholes = [known[index] for index in one.sources]
     steps = [step for step, _ in wholes if step is not None]
     sources = Sources(steps, chain.from_iterable(events for _, events in wholes))
-    return chain.from_iterable(events for _, events in unfolded(one, sources))
+    return unfolded(one, sources)
 
 
 def _whole_steps(
     steps: Iterable[StepRecord], events: Iterable[EventRecord]
-) -> Iterator[tuple[int, _Whole]]:
+) -> Iterator[tuple[int, StepEvents]]:
     """Yield the steps that are recorded by themselves, by index, in order."""
     rest = iter(steps)
     step = next(rest, None)

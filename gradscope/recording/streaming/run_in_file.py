@@ -1,28 +1,26 @@
 """The recording of a run of which every step is kept, in its file: memory holds a part of it."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.summaries import StepSummary
+from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.opening import opened_to_read
-from gradscope.recording.origin import TargetRecord
 from gradscope.recording.paths import continuation_of
-from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, Recording, Site
+from gradscope.recording.records import EventRecord, Recording
 from gradscope.recording.step_norms import has_norms, norm_tables
-from gradscope.recording.streaming.ordered_steps import events_in_order
+from gradscope.recording.streaming.ordered_steps import StepEvents, events_in_order, steps_in_order
+from gradscope.recording.table import Table
 from gradscope.recording.tables import (
-    CALLS,
     EVENTS,
-    MODULES,
-    NODES,
-    PARAMETERS,
-    SITES,
+    REPEATED_STEPS,
     STEPS,
-    TENSOR_STATS,
     evidence_tables,
     read_captured_steps,
     recording_of,
@@ -30,8 +28,8 @@ from gradscope.recording.tables import (
 
 _NORMS = 1 << 14
 """Largest number of norms in memory, but for a step with more parameters."""
-_OF_TENSORS = (TENSOR_STATS, NODES, CALLS, MODULES, SITES)
-"""Tables of what is known of a tensor."""
+_OF_STEPS = (STEPS, EVENTS, REPEATED_STEPS, evidence_tables()[RoundedUpdate])
+"""Tables that grow with every step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +37,8 @@ class RunInFile:
     """A run whose steps are read from its file when they are asked for."""
 
     file: Path
-    target: TargetRecord
-    parameters: tuple[ParameterRecord, ...]
-    modules: tuple[ModuleRecord, ...]
-    sites: tuple[Site, ...]
+    structure: Recording
+    """What is known of the run besides its steps and captured steps."""
 
     @classmethod
     def of(cls, file: Path) -> "RunInFile | None":
@@ -60,14 +56,16 @@ class RunInFile:
         with opened_to_read(file) as base:
             if not _is_in_order(base):
                 return None
-            header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-            return cls(
-                file=file,
-                target=header.target,
-                parameters=PARAMETERS.records(base),
-                modules=MODULES.records(base),
-                sites=SITES.records(base),
-            )
+            return cls(file=file, structure=_part(base, without=_OF_STEPS))
+
+    def steps(self) -> Iterator[StepEvents]:
+        """Yield all steps with their events.
+
+        Raises:
+            GradscopeError: The file cannot be read.
+        """
+        with opened_to_read(self.file) as base:
+            yield from steps_in_order(base)
 
     def events(self) -> Iterator[EventRecord]:
         """Yield the events of all steps.
@@ -85,7 +83,7 @@ class RunInFile:
             GradscopeError: The file cannot be read.
         """
         with opened_to_read(self.file) as base:
-            steps = max(_NORMS // max(len(self.parameters), 1), 1)
+            steps = max(_NORMS // max(len(self.structure.parameters), 1), 1)
             yield from norm_tables(base, self.numels, steps)
 
     def tensors(self) -> Recording:
@@ -95,18 +93,19 @@ class RunInFile:
             GradscopeError: The file cannot be read.
         """
         with opened_to_read(self.file) as base:
-            header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-            return recording_of(
-                header,
-                lambda table: table.records(base) if table in _OF_TENSORS else (),
-                stats=(),
-                captured_steps=read_captured_steps(base),
-            )
+            found = _part(base, without=_OF_STEPS)
+            return replace(found, captured_steps=read_captured_steps(base))
 
     @property
     def numels(self) -> Mapping[int, int]:
         """By parameter: its number of elements."""
-        return {record.index: record.numel for record in self.parameters}
+        return {record.index: record.numel for record in self.structure.parameters}
+
+
+def _part(base: sqlite3.Connection, without: Collection[Table[Any]]) -> Recording:
+    """Return a recording without the records of some tables, norms and captured steps."""
+    header = read_header(dict(base.execute("SELECT name, value FROM meta")))
+    return recording_of(header, lambda one: () if one in without else one.records(base), stats=())
 
 
 def _is_in_order(base: sqlite3.Connection) -> bool:

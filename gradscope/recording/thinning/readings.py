@@ -4,7 +4,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from math import inf, isfinite, isnan
+from math import inf, isfinite, isnan, log
 from statistics import median
 
 from gradscope.frozen import dataclass
@@ -20,6 +20,11 @@ _LEAST_JUMP = 1.4
 """Multiple of the usual loss: rules see no jump below it."""
 _JUMP, _DEVIATIONS = 1.5, 6.0
 """Multiple of the usual loss, and robust standard deviations above it, from which it jumps."""
+_SPIKE_NORM, _BEYOND = 4.0, 2.0
+"""Multiples of the usual norm and of the largest one from which a norm is a spike, if it also is an
+outlier of `_DEVIATIONS` on the logarithmic scale."""
+_REPORTED = 1e3
+"""Factor of importance of numbers that rules report: only these have a finding to lose."""
 _ALWAYS = 1e6
 """Importance of what is broken, beside the multiples of numbers that are only large."""
 
@@ -147,8 +152,11 @@ class Readings:
             importance = self._rise(loss, recent.losses, _LEAST_JUMP)
             # A loss that is not finite is not among them: it is trouble of its own.
             jumps = importance > 0 and isfinite(loss) and _is_outlier(list(recent.losses))
+            importance *= _REPORTED if jumps else 1.0
         if (norm := numbers.get("raw", numbers.get("norm"))) is not None:
-            importance = max(importance, self._rise(norm, recent.norms, _SPIKE))
+            risen = self._rise(norm, recent.norms, _SPIKE)
+            is_spike = risen > 0 and isfinite(norm) and _is_spike(list(recent.norms))
+            importance = max(importance, risen * (_REPORTED if is_spike else 1.0))
         return importance, jumps
 
     def _of_rate(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
@@ -173,14 +181,27 @@ class Readings:
         return abs(value) / max(usual, 1e-30) if is_above and abs(value) > factor * usual else 0.0
 
 
-def _is_outlier(values: Sequence[float]) -> bool:
-    """Return whether the last number lies far above the usual one before."""
+def _is_outlier(values: Sequence[float], least: float = _JUMP - 1) -> bool:
+    """Return whether the last number lies far above the usual one before.
+
+    Args:
+        values: The numbers.
+        least: Smallest rise, as a share of the usual number.
+    """
     *before, value = values
     if not isfinite(value) or len(before) < 2:
         return False
     usual = median(before)
     deviation = 1.4826 * median(abs(one - usual) for one in before)
-    return value - usual > max(_DEVIATIONS * deviation, (_JUMP - 1) * abs(usual))
+    return value - usual > max(_DEVIATIONS * deviation, least * abs(usual))
+
+
+def _is_spike(norms: Sequence[float]) -> bool:
+    """Return whether the last norm is one that rules report as a spike."""
+    *before, norm = norms
+    if norm <= max(_BEYOND * max(before), _SPIKE_NORM * median(before)):
+        return False
+    return _is_outlier([log(one) for one in norms if one > 0], 0.0)
 
 
 @dataclass(frozen=True, slots=True)
