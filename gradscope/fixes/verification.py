@@ -186,7 +186,7 @@ class _Comparison:
 
     def _unjudged(self) -> Iterator[str]:
         """Yield the rules that ran before and no longer run, apart from those that only note."""
-        settled = (*self._settled, *(self._rule.needs_one_optimizer if self._rule else ()))
+        settled = (*self._settled, *(self._rule.ends if self._rule else ()))
         for code, reason in self._no_longer_run.items():
             if code not in settled and code not in _NOTING:
                 yield f"{code} no longer runs: {reason}"

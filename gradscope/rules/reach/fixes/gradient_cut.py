@@ -1,4 +1,4 @@
-"""Removes the call or the block that cuts a gradient off."""
+"""Removes the call or the block that cuts a gradient off, or moves it behind another use."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,8 +16,16 @@ from gradscope.rules.reach.fixes.copied_results import (
     with_graph,
 )
 from gradscope.rules.reach.fixes.disabled_gradients import with_gradient
-from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
+from gradscope.source_edits.removed_operations import without_operation
+from gradscope.source_edits.source_file import (
+    Changes,
+    SourceFile,
+    in_place_of,
+    method_call,
+    only,
+)
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads_behind
 
 _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
 
@@ -44,7 +52,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 
 def _of_all(source: SourceFile, places: list[list[Changes]], finding: Finding) -> Changes:
     """Return the changes of all cuts of a line; none unless each cuts a module of the finding."""
-    changes = [only(place) for place in places]
+    changes = [next(iter(place), None) for place in places]
     merged = {node: new for one in changes if one for node, new in one.items()}
     codes = [source.code(node) for node in merged]
     calls = {f".{part}(" for name in finding.parameters for part in name.split(".")[:-1]}
@@ -80,7 +88,7 @@ def _of_data(source: SourceFile, line: int) -> Iterator[list[Changes]]:
     """Yield the change of every `x.data` on a line to `x`."""
     for node in source.on_line(line, cst.Attribute):
         if node.attr.value == "data":
-            yield [{node: in_place_of(source, node, node.value)}]
+            yield [without_operation(source, node, node.value)]
 
 
 def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
@@ -96,7 +104,32 @@ def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
             yield [changes] if (changes := unconverted(source, call)) else []
             continue
         is_meant = _passes_straight_through(source, call) or _is_one_of_two_losses(source, call)
-        yield [] if is_meant else [{call: in_place_of(source, call, function.value)}]
+        if is_meant:
+            yield []
+        else:
+            later = _detached_for_earlier_uses(source, call, function.value)
+            yield [without_operation(source, call, function.value), later]
+
+
+def _detached_for_earlier_uses(
+    source: SourceFile, cut: cst.Call, value: cst.BaseExpression
+) -> Changes:
+    """Return the change that detaches a variable in all statements that read it but the last one.
+
+    This is how a discriminator's loss takes what the generator's loss takes after it.
+    """
+    statement = source.statement_of(cut)
+    if not isinstance(statement, cst.Assign) or statement.value is not cut:
+        return {}
+    (target, *others) = statement.targets
+    if others or not isinstance(target.target, cst.Name):
+        return {}
+    uses = reads_behind(source, statement, target.target.value)
+    earlier = [one for one in uses if source.statement_of(one) is not source.statement_of(uses[-1])]
+    if not earlier:
+        return {}
+    detached = [(one, method_call(one, "detach")) for one in earlier]
+    return dict([(cut, in_place_of(source, cut, value)), *detached])
 
 
 def _passes_straight_through(source: SourceFile, cut: cst.Call) -> bool:
