@@ -33,6 +33,8 @@ class FixRule:
     zero."""
     ends: tuple[str, ...] = ()
     """Codes of rules that may have nothing left to judge with the fix."""
+    ends_shape: str = ""
+    """Name of the evidence with a shape that no operation of the line may give any more."""
     keeps_parameters: bool = False
     """Whether the parameters of the finding must be there afterwards; others may be renamed."""
     leaves_note: bool = False

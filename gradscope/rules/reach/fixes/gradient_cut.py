@@ -20,7 +20,6 @@ from gradscope.source_edits.removed_operations import without_operation
 from gradscope.source_edits.source_file import (
     Changes,
     SourceFile,
-    in_place_of,
     method_call,
     only,
 )
@@ -38,7 +37,12 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         return
     operation, line = dict(finding.evidence)["operation"], finding.location.line
     if operation is None:
-        yield source.edits(_not_reentrant(source, line) or with_gradient(source, line))
+        changes = _not_reentrant(source, line) or with_gradient(source, line)
+        yield source.edits(changes)
+        assigned = only(source.on_line(line, cst.Assign))
+        earlier = {} if assigned is None else _detached_for_earlier_uses(source, assigned)
+        if changes and earlier:
+            yield source.edits({**changes, **earlier})
         return
     places = list(_found(source, line, str(operation)))
     if len(places) > 1 and operation in ("data", "detach"):
@@ -107,29 +111,27 @@ def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
         if is_meant:
             yield []
         else:
-            later = _detached_for_earlier_uses(source, call, function.value)
-            yield [without_operation(source, call, function.value), later]
+            removed = without_operation(source, call, function.value)
+            assigned = source.parent(call)
+            earlier = (
+                _detached_for_earlier_uses(source, assigned)
+                if isinstance(assigned, cst.Assign)
+                else {}
+            )
+            yield [removed, *([{**removed, **earlier}] if earlier else [])]
 
 
-def _detached_for_earlier_uses(
-    source: SourceFile, cut: cst.Call, value: cst.BaseExpression
-) -> Changes:
+def _detached_for_earlier_uses(source: SourceFile, assigned: cst.Assign) -> Changes:
     """Return the change that detaches a variable in all statements that read it but the last one.
 
     This is how a discriminator's loss takes what the generator's loss takes after it.
     """
-    statement = source.statement_of(cut)
-    if not isinstance(statement, cst.Assign) or statement.value is not cut:
-        return {}
-    (target, *others) = statement.targets
+    (target, *others) = assigned.targets
     if others or not isinstance(target.target, cst.Name):
         return {}
-    uses = reads_behind(source, statement, target.target.value)
-    earlier = [one for one in uses if source.statement_of(one) is not source.statement_of(uses[-1])]
-    if not earlier:
-        return {}
-    detached = [(one, method_call(one, "detach")) for one in earlier]
-    return dict([(cut, in_place_of(source, cut, value)), *detached])
+    uses = reads_behind(source, assigned, target.target.value)
+    last = source.statement_of(uses[-1]) if uses else None
+    return {one: method_call(one, "detach") for one in uses if source.statement_of(one) is not last}
 
 
 def _passes_straight_through(source: SourceFile, cut: cst.Call) -> bool:
