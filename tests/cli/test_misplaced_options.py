@@ -9,7 +9,8 @@ from gradscope.launch.program import Program
     ("arguments", "source", "expected"),
     [
         (("--check",), "import torch", ["--check"]),
-        (("--save=x.gradscope",), "import torch", ["--save"]),
+        (("--save=x.gradscope",), "import torch", ["--save=x.gradscope"]),
+        (("--every", "2"), "import torch", ["--every 2"]),
         (("--no-tensors", "--lr", "1"), "import torch", ["--no-tensors"]),
         (("--save", "x"), "parser.add_argument('--save')", []),
         (("--check",), "@option\ndef main(check: bool): ...", []),
