@@ -8,6 +8,7 @@ from gradscope.launch.program import Program
 @pytest.mark.parametrize(
     ("arguments", "source", "expected"),
     [
+        ((), "import torch", []),
         (("--check",), "import torch", ["--check"]),
         (("--save=x.gradscope",), "import torch", ["--save=x.gradscope"]),
         (("--every", "2"), "import torch", ["--every 2"]),

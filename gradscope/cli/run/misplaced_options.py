@@ -24,7 +24,7 @@ def misplaced_options(program: Program, command: Callable[..., None]) -> Iterato
     if "parse_known_args" in source:
         return
     takes_value = dict(_names(command))
-    for argument, following in zip(program.arguments, (*program.arguments[1:], ""), strict=True):
+    for argument, following in zip(program.arguments, (*program.arguments, "")[1:], strict=True):
         name = argument.partition("=")[0]
         plain = name.lstrip("-")
         mentioned = any(text in source for text in {name, plain, plain.replace("-", "_")})
