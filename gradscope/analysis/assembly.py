@@ -33,9 +33,7 @@ def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:
             view,
             parameter,
             depth=depths.get(parameter.index),
-            site=uses.get(parameter.index)
-            or calls.get(parameter.module)
-            or _definition(view.recording, parameter.module),
+            use=uses.get(parameter.index) or calls.get(parameter.module),
         )
         for parameter in view.recording.parameters
     )
@@ -76,7 +74,7 @@ def _first_calls(view: StepView) -> dict[int, Site]:
 
 
 def _parameter_row(
-    view: StepView, parameter: ParameterRecord, *, depth: int | None, site: Site | None
+    view: StepView, parameter: ParameterRecord, *, depth: int | None, use: Site | None
 ) -> ParameterRow:
     stat = view.parameter_stats.get(parameter.index)
     is_of_run = view.step is not None and view.step.kind == "run"
@@ -85,7 +83,8 @@ def _parameter_row(
         name=parameter.name,
         aliases=parameter.aliases,
         module=view.recording.modules[parameter.module].path,
-        site=site,
+        use=use,
+        definition=_definition(view.recording, parameter.module),
         shape=parameter.shape.dims,
         dtype=parameter.shape.dtype,
         device=parameter.device,

@@ -264,11 +264,21 @@ class RecordingIndex:
                 position = call.parent
         return None
 
-    def related(self, site: int | Site | None, message: str) -> RelatedLocation | None:
-        """Return a line that takes part in a cause, None if unknown."""
+    def related(
+        self, site: int | Site | None, message: str, *, is_inside: bool = False
+    ) -> RelatedLocation | None:
+        """Return a line that takes part in a cause, None if unknown.
+
+        Args:
+            site: The line. For one of an installed package, the user's line that led to it.
+            message: What it does.
+            is_inside: Whether the package's line itself is meant.
+        """
         position = self.site(site) if isinstance(site, int) else site
         if position is None:
             return None
+        if position.is_installed and not is_inside:
+            position = self.users_line(position) or position
         return RelatedLocation(
             file=position.file, line=position.line, message=message, source=position.source
         )

@@ -32,10 +32,10 @@ class ParameterRow:
     """Other names of the same tensor."""
     module: str
     """Path of the module that owns it under its first name."""
-    site: Site | None
-    """Line of the first operation that used it, otherwise of the first call of its module,
-    otherwise of the module's definition.
-    """
+    use: Site | None
+    """Line of the first operation that used it, otherwise of the first call of its module."""
+    definition: Site | None
+    """Line that made its module, or the nearest module around it that has one."""
     shape: tuple[int, ...]
     dtype: str
     device: str
@@ -52,6 +52,11 @@ class ParameterRow:
     optimizer_group: int | None
     depth: int | None
     """Number of edges on the longest path from the loss."""
+
+    @property
+    def site(self) -> Site | None:
+        """Line that uses it, otherwise the line that made its module."""
+        return self.use or self.definition
 
     @property
     def grad_to_weight(self) -> float | None:

@@ -8,6 +8,7 @@ from statistics import fmean
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path, shown_site
+from gradscope.fixes.matching import matched
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
@@ -26,7 +27,6 @@ which every fix changes."""
 
 _COPY = re.compile(r"#\d+")
 _LINE = re.compile(r"\bline (\d+)\b")
-_NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,10 @@ class _Comparison:
         self._edits = edits
         self._rule = next((one.fix for one in RULES if one.code == finding.rule), None)
         self._was_broken = ended_by(before.recording) is not None
-        known = [_Known(one, one.location) for one in before.findings]
-        self._new = [
-            one
-            for one in after.findings
-            if not any(other.is_same(one, self._earlier(one.location)) for other in known)
+        known = matched(before.findings, after.findings, self._earlier)
+        self._new = [one for at, one in enumerate(after.findings) if at not in known]
+        self._same = [
+            after.findings[at] for at, one in known.items() if before.findings[one] == finding
         ]
 
     def objections(self) -> Iterator[str]:
@@ -87,6 +86,7 @@ class _Comparison:
         )
         yield from self._unjudged()
         yield from self._lost_line()
+        yield from self._left_shape()
         yield from self._lost_gradients()
         yield from self._losses()
 
@@ -146,11 +146,11 @@ class _Comparison:
 
     def _remaining(self) -> Iterator[str]:
         """Yield how the finding remains, alone or as a consequence of another one."""
-        was = _Known(self._finding, self._finding.location)
         for one in self._after.findings:
             explained = {other.rule for other in one.consequences}
-            is_same = was.is_same(one, self._earlier(one.location))
-            is_left = is_same or self._is_elsewhere(one) or self._finding.rule in explained
+            is_left = (
+                one in self._same or self._is_elsewhere(one) or self._finding.rule in explained
+            )
             if is_left and not self._is_note(one):
                 yield f"{self._finding.rule} stays{self._measured(one)}"
 
@@ -186,7 +186,7 @@ class _Comparison:
 
     def _unjudged(self) -> Iterator[str]:
         """Yield the rules that ran before and no longer run, apart from those that only note."""
-        settled = (*self._settled, *(self._rule.needs_one_optimizer if self._rule else ()))
+        settled = (*self._settled, *(self._rule.ends if self._rule else ()))
         for code, reason in self._no_longer_run.items():
             if code not in settled and code not in _NOTING:
                 yield f"{code} no longer runs: {reason}"
@@ -230,6 +230,17 @@ class _Comparison:
         now = {self._earlier(site) for site in _node_sites(self._after)}
         if place in was and now and place not in now:
             yield f"{shown_site(where, self._after.target.root)} no longer takes part in the loss"
+
+    def _left_shape(self) -> Iterator[str]:
+        """Yield the shape of the finding if another operation of its line gives it now."""
+        where, rule = self._finding.location, self._rule
+        shape = None if rule is None else dict(self._finding.evidence).get(rule.ends_shape)
+        if where is None or shape is None:
+            return
+        place = (where.file, where.line)
+        now = {call for site, call in _makers(self._after, shape) if self._earlier(site) == place}
+        if any(call in now for site, call in _makers(self._before, shape) if site == where):
+            yield f"another operation of {shown_site(where, self._after.target.root)} gives {shape}"
 
     def _lost_gradients(self) -> Iterator[str]:
         """Yield parameters that had a gradient, or should get one by the fix, and have none."""
@@ -277,6 +288,19 @@ def _node_sites(report: Report) -> set[Site]:
     return {recording.sites[site] for site in sites if site is not None}
 
 
+def _makers(report: Report, shape: object) -> Iterator[tuple[Site | None, str | None]]:
+    """Yield line and module of the nodes of which an output has a shape, as `[8, 8]`."""
+    for recording in [
+        report.recording,
+        *(one.recording for one in report.recording.captured_steps),
+    ]:
+        for node in recording.nodes:
+            if any(one is not None and str(list(one.dims)) == shape for one in node.outputs):
+                call = None if node.module_call is None else recording.calls[node.module_call]
+                module = None if call is None else recording.modules[call.module].path
+                yield (None if node.site is None else recording.sites[node.site]), module
+
+
 def _terms(report: Report) -> tuple[LossTermRecord, ...]:
     return report.recording.evidence_of(LossTermRecord)
 
@@ -304,27 +328,6 @@ def _raised(report: Report) -> RunEnding | None:
     """Return the uncaught exception that ended a script; None without one."""
     endings = report.recording.evidence_of(RunEnding)
     return next((one for one in endings if one.kind == "raised"), None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A finding of the original program."""
-
-    finding: Finding
-    location: Site | None
-
-    def is_same(self, other: Finding, where: tuple[str, int] | None) -> bool:
-        """Return whether the repaired program's finding is this one, at a line of the original."""
-        if other.rule != self.finding.rule:
-            return False
-        if other.fingerprint == self.finding.fingerprint:
-            return True
-        own = None if self.location is None else (self.location.file, self.location.line)
-        return own == where or _description(other) == _description(self.finding)
-
-
-def _description(finding: Finding) -> str:
-    return _NUMBER.sub("#", finding.message)
 
 
 def _number(value: float | None) -> str:

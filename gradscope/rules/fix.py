@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from gradscope.source_edits.source_files import SourceFiles
 
 
+JUDGING_ONE_OPTIMIZER = ("GS708", "GS710", "GS720", "GS727", "GS728")
+"""Codes of rules that do not judge a training in which several optimizers step."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRule:
     """Declares that a rule has a fix.
@@ -29,8 +33,10 @@ class FixRule:
     settles: tuple[str, ...] = ()
     """Codes of rules that need not run any more with the fix, if fewer elements of the gradient are
     zero."""
-    needs_one_optimizer: tuple[str, ...] = ()
-    """Codes of rules that judge one optimizer only, if the fix makes it again during training."""
+    ends: tuple[str, ...] = ()
+    """Codes of rules that may have nothing left to judge with the fix."""
+    ends_shape: str = ""
+    """Name of the evidence with a shape that no operation of the line may give any more."""
     keeps_parameters: bool = False
     """Whether the parameters of the finding must be there afterwards; others may be renamed."""
     leaves_note: bool = False

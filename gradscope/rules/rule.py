@@ -157,7 +157,8 @@ class Rule(ABC):
         made = location
         users = context.users_line(location) if location and location.is_installed else None
         if users is not None:
-            related = (*related, context.related(location, "in the library, here"))
+            inside = context.related(location, "in the library, here", is_inside=True)
+            related = (*related, inside)
             location = users
         indices = list(dict.fromkeys(parameters))
         explained = tuple(context.recording.parameters[index].name for index in indices)

@@ -46,7 +46,7 @@ def _moved(finding: Finding, context: RuleContext, call: Site) -> Finding:
     location = finding.location
     if location is None or not location.is_installed:
         return finding
-    inside = context.related(location, "in the library, here")
+    inside = context.related(location, "in the library, here", is_inside=True)
     return replace(finding, location=call, related=(*finding.related, *filter(None, [inside])))
 
 

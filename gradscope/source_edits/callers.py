@@ -32,6 +32,26 @@ def statements_that_only(
             yield from statements_that_only(source, caller)
 
 
+def function_that_returns(
+    source: SourceFile, value: cst.BaseExpression
+) -> cst.FunctionDef | cst.Lambda | None:
+    """Return the function that does nothing but return an expression; None if there is none."""
+    outer = source.parent(value)
+    if isinstance(outer, cst.Lambda):
+        return outer if outer.body is value else None
+    function = source.around(value, cst.FunctionDef)
+    if function is None or not isinstance(outer, cst.Return):
+        return None
+    return function if _is_all_of(source, function, outer) else None
+
+
+def calls_of(source: SourceFile, function: cst.FunctionDef | cst.Lambda) -> Iterator[cst.Call]:
+    """Yield the calls of a function by its name; none of one without a name."""
+    if isinstance(function, cst.FunctionDef):
+        name = function.name.value
+        yield from (one for one in source.all(cst.Call) if _is_called(one.func, name))
+
+
 def _is_all_of(
     source: SourceFile, function: cst.FunctionDef, statement: cst.BaseSmallStatement
 ) -> bool:

@@ -234,7 +234,23 @@ class _Replacing(cst.CSTTransformer):
         self, original_node: cst.CSTNode, updated_node: cst.CSTNode
     ) -> Replacement:
         """Return the replacement of a node, or the node itself."""
-        return self._changes.get(original_node, updated_node)
+        new = self._changes.get(original_node, updated_node)
+        if isinstance(new, cst.IfExp) and isinstance(original_node, cst.IfExp):
+            is_choice = not original_node.body.deep_equals(original_node.orelse)
+            return _without_choice(new) if is_choice else new
+        return new
+
+
+def _without_choice(node: cst.IfExp) -> cst.BaseExpression:
+    """Return `x` for `x if condition else x`, unless the condition may do something."""
+    if not node.body.deep_equals(node.orelse) or _may_act(node.test):
+        return node
+    return node.body.with_changes(lpar=node.lpar, rpar=node.rpar) if node.lpar else node.body
+
+
+def _may_act(node: cst.CSTNode) -> bool:
+    acts = isinstance(node, cst.Await | cst.Call | cst.NamedExpr | cst.Yield)
+    return acts or any(map(_may_act, node.children))
 
 
 _ATOMS = (

@@ -23,6 +23,8 @@ from gradscope.target.discovery.values import (
     required_parameters,
 )
 from gradscope.target.forward import Forward, notes_on_batch, seed_everything
+from gradscope.target.lazy_layers import NOTE as LAZY
+from gradscope.target.lazy_layers import give_shapes
 from gradscope.target.notation import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.objectives import LossFunction
 from gradscope.target.optimizers import find_optimizer
@@ -103,6 +105,8 @@ def _assemble(
     forward = Forward(
         model=model, batch=batch, objective=objective, seed=options.seed, eager=options.eager
     )
+    if give_shapes(forward):
+        notes = (*notes, LAZY)
     return Target(
         name=parsed.text,
         model=model,

@@ -7,8 +7,10 @@ from gradscope.launch.program import Program
 @pytest.mark.parametrize(
     ("arguments", "source", "expected"),
     [
+        ((), "import torch", []),
         (("--check",), "import torch", ["--check"]),
-        (("--save=x.gradscope",), "import torch", ["--save"]),
+        (("--save=x.gradscope",), "import torch", ["--save=x.gradscope"]),
+        (("--every", "2"), "import torch", ["--every 2"]),
         (("--no-tensors", "--lr", "1"), "import torch", ["--no-tensors"]),
         (("--save", "x"), "parser.add_argument('--save')", []),
         (("--check",), "@option\ndef main(check: bool): ...", []),

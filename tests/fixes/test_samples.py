@@ -12,6 +12,7 @@ from tests.nightly import some_on_push
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 CHANGED = {
+    "backward_twice": "+    nn.functional.mse_loss(values, returns).backward(retain_graph=True)",
     "duplicate_in_optimizer": "+    parameters = list(model.parameters())",
     "gradient_cut": "+        code = self.encoder(noisy)  # GS201",
     "in_place_modification": "+        weights = weights.clone()",

@@ -19,8 +19,12 @@ def before():
     return report_of_file(SAMPLE, probe_steps=0)
 
 
-def with_findings(report, *findings):
-    return replace(report, findings=findings, rules=replace(report.rules, findings=findings))
+def with_findings(report, *findings, shapes=False):
+    """Return the report of an edited program; `shapes` leaves its operations as they are."""
+    nodes = tuple(replace(node, outputs=()) for node in report.recording.nodes)
+    recording = report.recording if shapes else replace(report.recording, nodes=nodes)
+    rules = replace(report.rules, findings=findings)
+    return replace(report, findings=findings, rules=rules, recording=recording)
 
 
 def result(before, after, edits=()):
@@ -64,6 +68,23 @@ def test_lines_of_the_edited_program_are_told_as_those_of_the_original(before):
     assert f":{finding.location.line}: from the add of line 20 to the mul of line 4" in text
 
 
+def test_a_broadcast_that_another_operation_makes_is_an_objection(before):
+    is_verified, text = result(before, with_findings(before, shapes=True))
+    assert not is_verified and text.startswith("another operation of ")
+    assert text.endswith("loss_broadcast.py:26 gives [64, 64]")
+
+
+def test_a_finding_like_one_that_stays_is_new(before):
+    (finding,) = before.findings
+    place = replace(finding.location, line=finding.location.line + 1)
+    other = replace(finding, fingerprint="other", location=place)
+    third = replace(other, fingerprint="third", location=replace(place, line=place.line + 1))
+    both = with_findings(before, finding, other)
+    assert result(both, with_findings(before, other))[0]
+    is_verified, text = result(both, with_findings(before, other, third))
+    assert not is_verified and text == "GS702 stays"
+
+
 def test_a_finding_that_became_a_consequence_stays(before):
     (finding,) = before.findings
     consequence = Consequence(rule="GS702", name="loss-broadcast", message="")
@@ -98,7 +119,7 @@ def test_a_rule_that_only_notes_need_not_run_again(before):
         before.rules, findings=(), ran=tuple(one for one in before.rules.ran if one != code),
         skipped=(SkippedRule(rule=code, reason="the losses vary"),),
     )  # fmt: skip
-    is_verified, text = result(before, replace(before, findings=(), rules=rules))
+    is_verified, text = result(before, replace(with_findings(before), rules=rules))
     assert is_verified and f"{code} not judged: the losses vary" in text
 
 

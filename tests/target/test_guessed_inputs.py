@@ -228,6 +228,22 @@ def test_arguments_of_the_class_are_guessed(workplace):
     assert f"guessed the arguments: {call}" in target.notes
 
 
+def test_lazy_layers_take_their_shapes_from_the_batch(workplace):
+    target = workplace.load(
+        """
+        def build_model():
+            return nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d(), nn.LazyLinear(3))
+        def build_batch():
+            return torch.randn(8, 6), torch.arange(8) % 3
+        loss_fn = nn.CrossEntropyLoss()
+        """
+    )
+    assert target.model[0].weight.shape == (4, 6)
+    assert target.model.training and target.model[1].training
+    assert torch.equal(target.model[1].running_mean, torch.zeros(4))
+    assert any(note.startswith("lazy layers took their shapes") for note in target.notes)
+
+
 def test_arguments_that_do_not_fit_ask_for_the_users(workplace):
     error = workplace.error(
         "class Net(nn.Module):\n    def __init__(self, heads): assert heads == 3\n"

@@ -284,7 +284,8 @@ def arguments_of_rank(words: Sequence[str], given: Sequence[str]) -> tuple[str, 
 def misplaced_options(program: Program, command: Callable[..., None]) -> Iterator[str]:
     """Yield the script's arguments that are options of the command and unknown to the script.
 
-    A script knows an option if its file contains the option's name, as for `argparse`.
+    Each has its value, as `--every 2`. A script knows an option if its file contains the option's
+    name, as for `argparse`.
     """
     if program.is_module:
         return
@@ -294,18 +295,22 @@ def misplaced_options(program: Program, command: Callable[..., None]) -> Iterato
         return
     if "parse_known_args" in source:
         return
-    known = set(_names(command))
-    for argument in program.arguments:
+    takes_value = dict(_names(command))
+    for argument, following in zip(program.arguments, (*program.arguments, "")[1:], strict=True):
         name = argument.partition("=")[0]
         plain = name.lstrip("-")
         mentioned = any(text in source for text in {name, plain, plain.replace("-", "_")})
-        if name in known and len(plain) > 1 and not mentioned:
-            yield name
+        if name in takes_value and len(plain) > 1 and not mentioned:
+            has_value = takes_value[name] and argument == name and following
+            yield f"{name} {following}" if has_value else argument
 
 
-def _names(command: Callable[..., None]) -> Iterator[str]:
+def _names(command: Callable[..., None]) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each option, and whether a value follows it."""
     for parameter in inspect.signature(command).parameters.values():
         told = get_args(parameter.annotation)[1]
         if isinstance(told, Parameter) and not isinstance(told, Argument):
-            for name in told.names or (f"--{parameter.name.replace('_', '-')}",):
-                yield from name.split("/")
+            kind = get_args(parameter.annotation)[0]
+            for names in told.names or (f"--{parameter.name.replace('_', '-')}",):
+                for name in names.split("/"):
+                    yield name, kind is not bool

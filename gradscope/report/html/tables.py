@@ -41,7 +41,7 @@ def parameter_table(report: Report) -> Chart | None:
         *number_column("weight norm", "number", [row.weight_norm for row in rows]),
         *number_column("gradient / weight", "number", ratios, has_bar=True),
         *number_column("update / weight", "number", updates, has_bar=True),
-        *word_column("line", "location", [line_text(row.site, report) for row in rows]),
+        *_line_columns(rows, report),
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
@@ -183,6 +183,14 @@ def _marks(findings: Iterable[Finding]) -> str | None:
     return " ".join(codes) or None
 
 
+def _line_columns(rows: Sequence[ParameterRow], report: Report) -> Iterator[dict[str, Json]]:
+    """Yield the lines of parameters. A run shows a step of which no operation is known."""
+    uses = [line_text(row.use, report) for row in rows]
+    yield from word_column("used at", "location", uses)
+    definitions = [line_text(row.definition, report) for row in rows]
+    yield from word_column("made at", "location", definitions)
+
+
 def state_text(row: ParameterRow) -> str:
     """Return what backward left in a parameter."""
     is_broken = row.grad is not None and row.grad.is_broken
@@ -214,7 +222,7 @@ def run_parameter_table(report: Report) -> Chart | None:
         *number_column("weight norm", "number", [row.weight_norm for row in rows], "the last"),
         *_update_column(courses),
         *word_column("optimizer", "text", [optimizers.get(row.index) for row in rows]),
-        *word_column("line", "location", [line_text(row.site, report) for row in rows]),
+        *_line_columns(rows, report),
     )
     links = {
         "module": positions(ModuleIndices(report).each(row.module for row in rows)),

@@ -39,8 +39,9 @@ class MissingZeroGrad(Rule):
         after the step.
 
     Fix safety:
-        Safe. `optimizer.zero_grad()` is inserted before the only backward of a step, or behind the
-        step if a step has several. No edit if the name of the optimizer is not on the step's line.
+        Safe. `optimizer.zero_grad()` is inserted before the first backward of a step, or behind the
+        step if a loop or a condition is between them. No edit if the name of the optimizer is not
+        on the step's line.
 
     When it may be wrong:
         If old gradients are meant to accumulate across steps, in place of momentum.

@@ -32,8 +32,9 @@ class ClipInsideAccumulation(Rule):
         Clip where the step is: `if (i + 1) % k == 0: clip_grad_norm_(…); optimizer.step()`.
 
     Fix safety:
-        Safe. The clip moves before the step, with the limit it has. No edit if it uses names of the
-        inner loop, or if a scaler makes the step.
+        Safe. The clip moves before the step, with the limit it has. Under
+        `accelerator.accumulate(…)`, it comes under `if accelerator.sync_gradients`. No edit if it
+        uses names of the inner loop, or if a scaler makes the step.
 
     When it may be wrong:
         If each part is bounded on purpose, as for differential privacy. There, gradients are kept

@@ -57,8 +57,9 @@ class LossBroadcast(Rule):
 
     Fix safety:
         Safe. `.squeeze(…)` is added to the operand with one dimension too many, on the line of the
-        comparison. No edit if the shapes differ in another way, or if the line has several
-        comparisons.
+        comparison. If the line has the operand several times, the other one is unsqueezed before
+        it, or the operand is squeezed each time. No edit if the shapes differ in another way, or if
+        the line has several comparisons.
 
     When it may be wrong:
         If every prediction is meant to be compared with every target, and the shapes were made to
@@ -73,7 +74,7 @@ class LossBroadcast(Rule):
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS218",)
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", ends_shape="result")
     needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

@@ -81,11 +81,12 @@ class GradientCut(Rule):
         Unsafe: the cut may be intended. The line's only `detach()`, `.data`, `item()`, `float(…)`,
         `nn.Parameter(…)`, `tolist()` or `torch.tensor(…)` is removed, and a `torch.tensor([…])` of
         results becomes `torch.stack([…])`. A block of `torch.no_grad()` around the line, or the
-        decorator, is removed. A checkpoint gets `use_reentrant=False`, and `autograd.grad` gets
-        `create_graph=True`. A way through NumPy and back stays in torch if each function on it has
-        a counterpart there, such as `np.exp`. No edit for a straight-through estimator, one of
-        two losses that each detach a side, a block that repeats something, and other numbers that
-        leave torch.
+        decorator, is removed. If earlier statements need the detached tensor, such as the loss of a
+        discriminator, the `detach()` moves to them. A checkpoint gets `use_reentrant=False`, and
+        `autograd.grad` gets `create_graph=True`. A way through NumPy and back stays in torch if
+        each function on it has a counterpart there, such as `np.exp`. No edit for a
+        straight-through estimator, one of two losses that each detach a side, a block that repeats
+        something, and other numbers that leave torch.
 
     When it may be wrong:
         If the parameters learn from a loss that was not part of this forward, such as the generator

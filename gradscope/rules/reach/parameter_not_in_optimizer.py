@@ -9,7 +9,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
+from gradscope.rules.fix import JUDGING_ONE_OPTIMIZER, FixRule
 from gradscope.rules.helpers.left_out import LeftOut
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.measurement import Measure
@@ -89,7 +89,7 @@ class ParameterNotInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", needs_one_optimizer=("GS708", "GS710"))
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", ends=JUDGING_ONE_OPTIMIZER)
 
     most_share: float = 0.5
     """Share of the trained tensors, 0 to 1, below which an optimizer holds a deliberate selection.

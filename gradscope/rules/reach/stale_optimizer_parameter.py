@@ -13,7 +13,7 @@ from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
+from gradscope.rules.fix import JUDGING_ONE_OPTIMIZER, FixRule
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
 
@@ -62,7 +62,7 @@ class StaleOptimizerParameter(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS201", "GS205", "GS306")
     fix: ClassVar[FixRule | None] = FixRule(
-        safety="unsafe", leaves_note=True, needs_one_optimizer=("GS708", "GS710")
+        safety="unsafe", leaves_note=True, ends=JUDGING_ONE_OPTIMIZER
     )
 
     def skip_reason(self, context: RuleContext) -> str | None:

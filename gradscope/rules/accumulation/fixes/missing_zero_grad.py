@@ -14,8 +14,8 @@ from gradscope.source_edits.statements import call_named, statement_on
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
     """Yield the edit that inserts `zero_grad()`.
 
-    It is inserted before the only backward of a step; behind the step if there are several, or the
-    backward is in another block.
+    It is inserted before the first backward of a step, which also drops what another optimizer's
+    loss left; behind the step if the backward is in another block.
     """
     source = files.at(finding.location)
     step = finding.related[0] if finding.related else None
@@ -29,8 +29,9 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     assert isinstance(line, cst.SimpleStatementLine)
     zeroing = line.body[0]
     backward = statement_on(source, finding.location.line)
-    if backward is not None and _is_only_pass(source, backward, source.parent(stepping)):
-        changes = source.inserted_before(backward.body[0], zeroing)
+    first = None if backward is None else _first_pass(source, backward, source.parent(stepping))
+    if first is not None:
+        changes = source.inserted_before(first.body[0], zeroing)
     else:
         changes = source.inserted_after(stepping, zeroing)
     yield source.edits(changes)
@@ -44,15 +45,32 @@ def _steps(source: SourceFile, line: int) -> Iterator[tuple[cst.BaseSmallStateme
             yield statement, optimizer
 
 
-def _is_only_pass(source: SourceFile, backward: cst.SimpleStatementLine, step: cst.CSTNode) -> bool:
-    """Return whether the line of a step, and no other backward, is in the block of a backward."""
+def _first_pass(
+    source: SourceFile, backward: cst.SimpleStatementLine, step: cst.CSTNode
+) -> cst.SimpleStatementLine | None:
+    """Return the first backward in the block of a step, behind the step before it.
+
+    None if another block has a backward of this step.
+    """
     block = source.parent(backward)
-    passes = [
-        one
-        for one in source.inside(block, cst.Call)
-        if isinstance(one.func, cst.Attribute) and one.func.attr.value == "backward"
-    ]
-    return source.parent(step) is block and len(passes) == 1
+    if not isinstance(block, cst.IndentedBlock | cst.Module) or source.parent(step) is not block:
+        return None
+    at = next(number for number, line in enumerate(block.body) if line is step)
+    before = [*block.body[:at]]
+    for number, line in enumerate(before):
+        if any(optimizer_of(source, one) for one in source.inside(line, cst.Expr)):
+            before = [*block.body[number + 1 : at]]
+    passes = [line for line in before if _is_pass(source, line)]
+    is_whole = all(isinstance(line, cst.SimpleStatementLine) for line in passes)
+    first = passes[0] if passes and is_whole else None
+    return first if isinstance(first, cst.SimpleStatementLine) and len(first.body) == 1 else None
+
+
+def _is_pass(source: SourceFile, line: cst.CSTNode) -> bool:
+    return any(
+        isinstance(one.func, cst.Attribute) and one.func.attr.value.endswith("backward")
+        for one in source.inside(line, cst.Call)
+    )
 
 
 def optimizer_of(source: SourceFile, statement: cst.CSTNode) -> str | None:

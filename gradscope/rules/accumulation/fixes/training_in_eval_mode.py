@@ -14,9 +14,9 @@ from gradscope.source_edits.variables import reads
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that inserts `model.train()` before the loop over batches, or into it.
+    """Yield the edit that inserts `model.train()` before the loop over batches, and into it.
 
-    Into it if the loop is the only one around the backward, or evaluates the model itself.
+    Only into it if the loop evaluates the model itself.
     """
     backward_site = finding.related[0] if finding.related else None
     source = files.at(backward_site)
@@ -37,17 +37,24 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
             yield source.edits(line_at_start(source, function, code))
         return
     evaluates = finding.location is not None and _evaluates(source, loop, finding.location.line)
-    if evaluates or loop_around(source, loop) is None:
-        yield source.edits(line_at_start(source, loop, code))
-    else:
+    if not evaluates:
         yield source.edits(line_before(loop, code))
+    yield source.edits(line_at_start(source, loop, code))
 
 
 def _evaluates(source: SourceFile, loop: Loop, line: int) -> bool:
     """Return whether a loop has the line that switches to eval mode, or calls its function."""
     if line in source.lines(loop.body):
         return True
-    functions = [one for one in source.all(cst.FunctionDef) if line in source.lines(one)]
-    names = {one.name.value for one in functions}
-    called = (one.func for one in source.inside(loop.body, cst.Call))
-    return any(source.code(one).rpartition(".")[2] in names for one in called)
+    functions = list(source.all(cst.FunctionDef))
+    names = {one.name.value for one in functions if line in source.lines(one)}
+    count = 0
+    while len(names) > count:
+        count = len(names)
+        names |= {one.name.value for one in functions if _called(source, one.body) & names}
+    return bool(_called(source, loop.body) & names)
+
+
+def _called(source: SourceFile, outer: cst.CSTNode) -> set[str]:
+    """Return the last parts of the names of all functions that a block calls."""
+    return {source.code(one.func).rpartition(".")[2] for one in source.inside(outer, cst.Call)}

@@ -42,18 +42,22 @@ def _keeping(
     """Yield the edit of the first of two `backward()` in a function without a step between them."""
     first, again = (context.site(site_of(record, role)) for role in ("freed", "call"))
     source = files.at(first)
-    if source is None or first is None or again is None or first.file != again.file:
+    if source is None or first is None:
         return
-    calls = [call_on(source, one, "backward") for one in (first, again)]
-    freeing, failing = calls
-    if freeing is None or failing is None or freeing.args:
+    freeing = call_on(source, first, "backward")
+    if freeing is None or freeing.args:
         return
     function = source.around(freeing, cst.FunctionDef)
-    if function is not source.around(failing, cst.FunctionDef):
-        return
     between = source.module if function is None else function
-    if source.start(freeing) >= source.start(failing) or any(
-        source.start(freeing) < source.start(one) < source.start(failing)
+    end = source.end(between)
+    # Without a line, the loss that the function returns is run backward by its caller.
+    if again is not None:
+        failing = call_on(source, again, "backward")
+        if failing is None or function is not source.around(failing, cst.FunctionDef):
+            return
+        end = source.start(failing)
+    if source.start(freeing) >= end or any(
+        source.start(freeing) < source.start(one) < end
         for one in source.inside(between, cst.Call)
         if isinstance(one.func, cst.Attribute) and one.func.attr.value == "step"
     ):

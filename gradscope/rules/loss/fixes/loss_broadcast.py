@@ -1,6 +1,6 @@
 """Gives the operands of a loss the same shape."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -15,7 +15,11 @@ _OPERATORS = {"sub": cst.Subtract, "mul": cst.Multiply}
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that squeezes the operand with one dimension too many."""
+    """Yield the edits that squeeze the operand with one dimension too many.
+
+    If that is not enough, the other operand gets the dimension for all statements that follow if it
+    is an argument; otherwise the operand is squeezed wherever the statement has it.
+    """
     source = files.at(finding.location)
     records = [
         record
@@ -30,17 +34,46 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     operands = None if call is None else _operands(call)
     if dimension is None or operands is None:
         return
-    yield source.edits(_squeezed(source, operands, dimension))
+    operand, other = operands if dimension.is_of_first else reversed(operands)
+    yield source.edits(_squeezed(source, [operand], dimension))
+    statement = source.statement_of(operand)
+    if statement is not None and _is_argument(source, statement, other):
+        name = source.code(other)
+        line = cst.parse_statement(f"{name} = {name}.unsqueeze({dimension.position})")
+        added = cst.ensure_type(line, cst.SimpleStatementLine).body[0]
+        yield source.edits(source.inserted_before(statement, added))
+    alike = [] if statement is None else _alike(source, statement, operand)
+    if len(alike) > 1:
+        yield source.edits(_squeezed(source, alike, dimension))
+
+
+def _is_argument(
+    source: SourceFile, statement: cst.BaseSmallStatement, value: cst.BaseExpression
+) -> bool:
+    """Return whether a value is an argument of the function that a statement is a part of."""
+    function = source.around(statement, cst.FunctionDef, cst.For, cst.While, cst.Lambda)
+    if not isinstance(function, cst.FunctionDef) or not isinstance(value, cst.Name):
+        return False
+    return value.value in [one.name.value for one in function.params.params]
+
+
+def _alike(
+    source: SourceFile, statement: cst.BaseSmallStatement, operand: cst.BaseExpression
+) -> list[cst.BaseExpression]:
+    """Return the values of a statement that read as an operand does."""
+    targets = [*source.inside(statement, cst.AssignTarget)]
+    assigned = {id(one) for target in targets for one in source.inside(target, type(operand))}
+    read = source.inside(statement, type(operand))
+    return [one for one in read if id(one) not in assigned and one.deep_equals(operand)]
 
 
 def _squeezed(
-    source: SourceFile,
-    operands: tuple[cst.BaseExpression, cst.BaseExpression],
-    dimension: SqueezedDimension,
+    source: SourceFile, operands: Sequence[cst.BaseExpression], dimension: SqueezedDimension
 ) -> dict[cst.CSTNode, cst.CSTNode]:
-    old = operands[0 if dimension.is_of_first else 1]
-    new = method_call(old, "squeeze", str(dimension.position))
-    return {old: in_place_of(source, old, new)}
+    return {
+        old: in_place_of(source, old, method_call(old, "squeeze", str(dimension.position)))
+        for old in operands
+    }
 
 
 _Comparison = cst.Call | cst.BinaryOperation

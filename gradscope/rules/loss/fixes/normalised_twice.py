@@ -10,12 +10,8 @@ from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.loss.normalised_twice import LAYER
 from gradscope.source_edits.arguments import without_argument
-from gradscope.source_edits.source_file import (
-    Changes,
-    SourceFile,
-    in_place_of,
-    only,
-)
+from gradscope.source_edits.removed_operations import without_operation
+from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
 from gradscope.source_edits.variables import reads_behind
 
@@ -210,7 +206,7 @@ class _Applied:
 
     def removed(self) -> Changes:
         """Replace it by its input."""
-        return {self.whole: in_place_of(self.source, self.whole, self.value)}
+        return without_operation(self.source, self.whole, self.value)
 
     def with_logarithm(self) -> Changes:
         """Replace softmax by log_softmax."""

@@ -1,4 +1,4 @@
-"""Removes the call or the block that cuts a gradient off."""
+"""Removes the call or the block that cuts a gradient off, or moves it behind another use."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,8 +16,15 @@ from gradscope.rules.reach.fixes.copied_results import (
     with_graph,
 )
 from gradscope.rules.reach.fixes.disabled_gradients import with_gradient
-from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
+from gradscope.source_edits.removed_operations import without_operation
+from gradscope.source_edits.source_file import (
+    Changes,
+    SourceFile,
+    method_call,
+    only,
+)
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads_behind
 
 _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
 
@@ -30,7 +37,12 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         return
     operation, line = dict(finding.evidence)["operation"], finding.location.line
     if operation is None:
-        yield source.edits(_not_reentrant(source, line) or with_gradient(source, line))
+        changes = _not_reentrant(source, line) or with_gradient(source, line)
+        yield source.edits(changes)
+        assigned = only(source.on_line(line, cst.Assign))
+        earlier = {} if assigned is None else _detached_for_earlier_uses(source, assigned)
+        if changes and earlier:
+            yield source.edits({**changes, **earlier})
         return
     places = list(_found(source, line, str(operation)))
     if len(places) > 1 and operation in ("data", "detach"):
@@ -44,7 +56,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 
 def _of_all(source: SourceFile, places: list[list[Changes]], finding: Finding) -> Changes:
     """Return the changes of all cuts of a line; none unless each cuts a module of the finding."""
-    changes = [only(place) for place in places]
+    changes = [next(iter(place), None) for place in places]
     merged = {node: new for one in changes if one for node, new in one.items()}
     codes = [source.code(node) for node in merged]
     calls = {f".{part}(" for name in finding.parameters for part in name.split(".")[:-1]}
@@ -80,7 +92,7 @@ def _of_data(source: SourceFile, line: int) -> Iterator[list[Changes]]:
     """Yield the change of every `x.data` on a line to `x`."""
     for node in source.on_line(line, cst.Attribute):
         if node.attr.value == "data":
-            yield [{node: in_place_of(source, node, node.value)}]
+            yield [without_operation(source, node, node.value)]
 
 
 def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
@@ -96,7 +108,30 @@ def _detaching(source: SourceFile, line: int) -> Iterator[list[Changes]]:
             yield [changes] if (changes := unconverted(source, call)) else []
             continue
         is_meant = _passes_straight_through(source, call) or _is_one_of_two_losses(source, call)
-        yield [] if is_meant else [{call: in_place_of(source, call, function.value)}]
+        if is_meant:
+            yield []
+        else:
+            removed = without_operation(source, call, function.value)
+            assigned = source.parent(call)
+            earlier = (
+                _detached_for_earlier_uses(source, assigned)
+                if isinstance(assigned, cst.Assign)
+                else {}
+            )
+            yield [removed, *([{**removed, **earlier}] if earlier else [])]
+
+
+def _detached_for_earlier_uses(source: SourceFile, assigned: cst.Assign) -> Changes:
+    """Return the change that detaches a variable in all statements that read it but the last one.
+
+    This is how a discriminator's loss takes what the generator's loss takes after it.
+    """
+    (target, *others) = assigned.targets
+    if others or not isinstance(target.target, cst.Name):
+        return {}
+    uses = reads_behind(source, assigned, target.target.value)
+    last = source.statement_of(uses[-1]) if uses else None
+    return {one: method_call(one, "detach") for one in uses if source.statement_of(one) is not last}
 
 
 def _passes_straight_through(source: SourceFile, cut: cst.Call) -> bool:
