@@ -20,6 +20,7 @@ from gradscope.probes.influence import (
     probe_redraws,
 )
 from gradscope.probes.leaves import probe_leaves
+from gradscope.probes.left_out_terms import probe_left_out_terms
 from gradscope.probes.loss_terms import probe_loss_terms
 from gradscope.probes.micro_batches.agreement import probe_micro_batches
 from gradscope.probes.micro_batches.batch_division import probe_batch
@@ -52,6 +53,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("influence", probe_influence),
     ("initialisations", probe_initialisations),
     ("leaves", probe_leaves),
+    ("left-out terms", probe_left_out_terms),
     ("loss terms", probe_loss_terms),
     ("micro-batches", probe_micro_batches),
     ("mixed examples", probe_mixed_examples),

@@ -102,6 +102,7 @@ from gradscope.rules.loss.targets.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.targets.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.targets.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets.targets_shifted_twice import TargetsShiftedTwice
+from gradscope.rules.loss.term_left_out import TermLeftOut
 from gradscope.rules.loss.total_among_examples import TotalAmongExamples
 from gradscope.rules.loss.unbounded_loss import UnboundedLoss
 from gradscope.rules.loss.unused_derivative import UnusedDerivative
@@ -268,6 +269,7 @@ RULES: tuple[type[Rule], ...] = (
     UnboundedLoss,
     TotalAmongExamples,
     ScaleBehindRelu,
+    TermLeftOut,
     AnswerInSight,
     AttentionAcross,
     RanksApart,

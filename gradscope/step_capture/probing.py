@@ -21,6 +21,7 @@ from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
 from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons
 from gradscope.probes.influence import probe_dropped, probe_ignored_inputs
 from gradscope.probes.leaves import probe_leaves
+from gradscope.probes.left_out_terms import probe_left_out_terms
 from gradscope.probes.optimizers import probe_optimizers
 from gradscope.probes.parameter_history import probe_freezes, probe_initialisations
 from gradscope.probes.path_cuts import probe_path_cuts
@@ -157,6 +158,7 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "ignored inputs": probe_ignored_inputs,
     "initialisations": probe_initialisations,
     "leaves": probe_leaves,
+    "left-out terms": probe_left_out_terms,
     "optimizers": probe_optimizers,
     "path cuts": probe_path_cuts,
     "symmetry": probe_symmetry,

@@ -221,6 +221,7 @@ ProbeName = Literal[
     "influence",
     "initialisations",
     "leaves",
+    "left-out terms",
     "loss terms",
     "micro-batches",
     "mixed examples",

@@ -292,6 +292,17 @@ class ZeroDerivativeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutTermRecord:
+    """A number with a graph, named as a term of a loss, that the loss does not contain."""
+
+    table: ClassVar[str] = "left_out_term"
+    name: str
+    """Name of the variable, or of the attribute with `self`."""
+    site: int | None
+    """Line of the call that returns it, or that assigns the attribute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartialNormRecord:
     """A distance from a number of norms over a part of a derivative by examples."""
 

@@ -1,0 +1,110 @@
+"""GS732: terms that are computed and left out of the loss."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.nightly import some_on_push
+from tests.rules.watching import findings_of
+
+X = torch.randn(32, 6, generator=torch.Generator().manual_seed(1))
+Y = X.argmax(1) % 3
+
+
+class Penalised(nn.Module):
+    """Returns logits and a penalty of its hidden units, and keeps other numbers."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.last_penalty = self.mean = None
+
+    def forward(self, x):
+        hidden = torch.tanh(self.body(x))
+        self.last_penalty, self.mean = hidden.square().mean(), hidden.mean()
+        return self.head(hidden), hidden.abs().mean()
+
+
+def returned(model):
+    logits, sparsity_loss = model(X)  # noqa: RUF059 - the name tells that it is a term
+    model.last_penalty = None
+    return functional.cross_entropy(logits, Y)
+
+
+def kept(model):
+    logits, _ = model(X)
+    return functional.cross_entropy(logits, Y)
+
+
+def added(model):
+    logits, sparsity_loss = model(X)
+    return functional.cross_entropy(logits, Y) + sparsity_loss + model.last_penalty
+
+
+def without_weight(model):
+    logits, sparsity_loss = model(X)
+    return functional.cross_entropy(logits, Y) + 0 * sparsity_loss + 0 * model.last_penalty
+
+
+def other_names(model):
+    logits, sparsity = model(X)
+    del model.last_penalty
+    return functional.cross_entropy(logits, Y) + 0 * sparsity
+
+
+def logged(model):
+    logits, sparsity_loss = model(X)
+    model.last_penalty = model.last_penalty.detach()
+    return functional.cross_entropy(logits, Y) + sparsity_loss
+
+
+def told(tmp_path, loss):
+    def train():
+        model = Penalised()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss(model).backward()
+            optimizer.step()
+
+    return [one for one in findings_of(train, tmp_path) if one.rule == "GS732"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"), [(returned, "sparsity_loss"), (kept, "self.last_penalty")]
+)
+def test_term_that_the_loss_lacks_is_a_warning_at_the_loss(tmp_path, loss, name):
+    (found,) = told(tmp_path, loss)
+    assert (found.severity, dict(found.evidence)["term"]) == ("warning", name)
+    assert found.location.source == "return functional.cross_entropy(logits, Y)"
+    assert len(found.related) == 1
+
+
+@pytest.mark.parametrize("loss", some_on_push([added, without_weight, other_names, logged], 2))
+def test_terms_of_the_loss_and_other_numbers_are_fine(tmp_path, loss):
+    assert not told(tmp_path, loss)
+
+
+def test_terms_with_a_backward_each_are_fine(tmp_path):
+    def train():
+        model = Penalised()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(6):
+            optimizer.zero_grad()
+            logits, sparsity_loss = model(X)
+            functional.cross_entropy(logits, Y).backward(retain_graph=True)
+            sparsity_loss.backward(retain_graph=True)
+            model.last_penalty.backward()
+            optimizer.step()
+
+    assert not [one for one in findings_of(train, tmp_path) if one.rule == "GS732"]
+
+
+def test_it_is_found_in_models(findings_of):
+    def loss(output, target):
+        return functional.cross_entropy(output[0], target)
+
+    found = [one for one in findings_of(Penalised(), (X, Y), loss) if one.rule == "GS732"]
+    assert [dict(one.evidence)["term"] for one in found] == ["self.last_penalty"]
