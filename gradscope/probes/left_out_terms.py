@@ -77,8 +77,8 @@ def _is_number(edge: Edge, node: Node) -> bool:
 
 def _is_left_out(context: ProbeContext, node: Node) -> bool:
     """Return whether the forward has made a node that the loss does not lead to."""
-    first = context.capture.first_number
-    is_new = first is not None and created(node) >= first
+    number, first = created(node), context.capture.first_number
+    is_new = number is not None and number >= first
     return is_new and node not in context.capture.graph.index
 
 
