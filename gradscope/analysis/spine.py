@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from gradscope.analysis.attention.scores import without_scores
+from gradscope.analysis.attention import without_scores
 from gradscope.analysis.recording_index import RecordingIndex, StepView, step_view
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ForwardStat

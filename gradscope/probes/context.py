@@ -79,12 +79,18 @@ class ProbeContext:
         finally:
             before.restore()
 
-    def forward(self) -> Outcome:
-        """Run the forward again, with the same random states."""
+    @contextmanager
+    def watched_as_at_first(self) -> Iterator[None]:
+        """Run the block as that forward, with gradients, under modes and hooks of probes."""
         with (
             self.as_at_first(),
             torch.inference_mode(False),
             torch.enable_grad(),
             watchable(),
         ):
+            yield
+
+    def forward(self) -> Outcome:
+        """Run the forward again, with the same random states."""
+        with self.watched_as_at_first():
             return self.target.forward()

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode
 
-from gradscope.capture.compiler import watchable
 from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import Caller, Line
@@ -92,10 +91,7 @@ class _Ends:
         try:
             with (
                 preserved(target.model, None, target.batch, target.batch, target.forward),
-                context.as_at_first(),
-                torch.inference_mode(False),
-                torch.enable_grad(),
-                watchable(),
+                context.watched_as_at_first(),
             ):
                 if mode is None:
                     forward()

@@ -12,7 +12,6 @@ from torch._C import DisableTorchFunction
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from gradscope.capture.compiler import watchable
 from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import Caller, Line
@@ -76,10 +75,7 @@ def _run(context: ProbeContext, batch: object, watch: "_Results") -> None:
     forward = target.forward.at(batch, target.seed)
     with (
         preserved(target.model, None, batch, target.batch, target.forward),
-        context.as_at_first(),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        watchable(),
+        context.watched_as_at_first(),
     ):
         for module in members.modules(target.model):
             # In eval mode these use running statistics, which do not mix examples.

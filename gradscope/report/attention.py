@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from math import inf, isfinite
 
-from gradscope.analysis.attention.logits import LogitSeries, logit_series
-from gradscope.analysis.attention.routers import Router, routers
+from gradscope.analysis.attention import LogitSeries, Router, logit_series, routers
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.report.document import (

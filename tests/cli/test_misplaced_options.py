@@ -1,6 +1,7 @@
 import pytest
 
-from gradscope.cli.run.command import misplaced_options, run
+from gradscope.cli.run.command import run
+from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.launch.program import Program
 
 

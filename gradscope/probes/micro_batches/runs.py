@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from gradscope.capture.compiler import watchable
 from gradscope.capture.step.graph import release, walk
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
@@ -86,10 +85,7 @@ def run_gradients(
     forward = target.forward.at(batch, target.seed)
     with (
         preserved(target.model, None, batch, target.batch, target.forward),
-        context.as_at_first(),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        watchable(),
+        context.watched_as_at_first(),
     ):
         for module in still:
             module.eval()

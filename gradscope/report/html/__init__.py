@@ -20,7 +20,7 @@ how it is encoded; JavaScript draws it and links it to the others.
   Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,
   "data": [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by
   trace (null leaves one as it is); the first is chosen at the start. `finer` has, by
-  `meta.quantity` of a heatmap, more columns than it shows at first; see `charts.heatmap`.
+  `meta.quantity` of a heatmap, more columns than it shows at first; see `charts.heat_levels`.
 - `graph`: drawings of modules, by `assets/graph.js`; see `graph.drawing_columns`. `start` is the
   module that is open at first.
 - `table`: columns of rows, by `assets/table.js`; see `tables`. A column has `values`, or says by

@@ -3,7 +3,7 @@
 import math
 from typing import Annotated
 
-from gradscope.analysis.attention.logits import LogitPoint
+from gradscope.analysis.attention import LogitPoint
 from gradscope.recording.evidence.forward import LogitKind
 from gradscope.report.json.parts import Location
 from gradscope.report.json.shape import Count, Of, Positive, Shape

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from gradscope.analysis.attention.logits import logit_series
-from gradscope.analysis.attention.routers import routers
+from gradscope.analysis.attention import logit_series, routers
 from gradscope.analysis.clipping.clipping import Clipping as ClippingFacts
 from gradscope.analysis.losses.overfitting import Overfit as OverfitFacts
 from gradscope.analysis.report import Report

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import ClassVar
 
-from gradscope.analysis.attention.logits import LogitPoint, LogitSeries, logit_series
+from gradscope.analysis.attention import LogitPoint, LogitSeries, logit_series
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity

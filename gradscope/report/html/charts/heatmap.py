@@ -1,8 +1,4 @@
-"""Steps by layers: the gradient norm of every parameter in every step of a run.
-
-At first a column covers many steps of a long run. Beside these columns the page has finer ones, as
-many as there is room for; `assets/heat_levels.js` puts those in view together when it is zoomed in.
-"""
+"""Steps by layers: the gradient norm of every parameter in every step of a run."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,13 +21,21 @@ from gradscope.report.html.charts.heat import (
     heats,
     marks_on_rows,
 )
+from gradscope.report.html.charts.heat_levels import (
+    BROKEN,
+    MISSING,
+    ZERO,
+    edges,
+    finer_levels,
+    width_of,
+)
 from gradscope.report.html.charts.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
     finding_marks,
     mark_panel,
 )
-from gradscope.report.html.columns import Json, numbers, positions, single_numbers
+from gradscope.report.html.columns import Json, positions, single_numbers
 from gradscope.report.html.page import Chart
 
 _NAMES: Mapping[Quantity, str] = {
@@ -47,10 +51,6 @@ _UNIT = 150
 _SCALE = colour_scale(SEQUENTIAL)
 _MARKED = 40
 """Number of rows up to which a finding is marked on each."""
-
-
-ZERO, BROKEN, MISSING = range(3)
-"""States of cells without a logarithm, as the page knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,60 +211,6 @@ def _caption(
     if len(found) > 1:
         yield "Updates and weights are measured at some steps, and drawn up to the next one."
     yield "Blank cells were not measured."
-
-
-_CELLS, _COLUMNS = 100_000, 8_000
-"""Maximum number of cells of a level, and of its columns: half a megabyte of a page."""
-
-
-def width_of(rows: Sequence[HeatRow]) -> int:
-    """Return the largest number of columns that there is room for, with those of finer levels."""
-    width = min(_CELLS // max(len(rows), 1), _COLUMNS)
-    return WIDTH if width < 2 * WIDTH else width
-
-
-def finer_levels(finest: Sequence[Heat], found: Sequence[Heat]) -> dict[str, Json]:
-    """Return the finer columns by quantity; none where the heatmap has a column for each step.
-
-    Args:
-        finest: The quantities in as many columns as there is room for.
-        found: What the heatmap shows at first of each.
-    """
-    return {
-        heat.quantity: _level(heat)
-        for heat, shown in zip(finest, found, strict=True)
-        if len(heat.columns) > len(shown.columns)
-    }
-
-
-def _level(heat: Heat) -> Json:
-    columns = range(len(heat.columns))
-    return {
-        "edges": edges(heat),
-        "steps": positions(one.telling for one in heat.columns),
-        "first": positions(one.first for one in heat.columns),
-        "last": positions(one.last for one in heat.columns),
-        "z": [single_numbers(logarithm(line.get(at)) for at in columns) for line in heat.cells],
-        "states": [
-            positions(_state(line[at]) if at in line else None for at in columns)
-            for line in heat.cells
-        ],
-    }
-
-
-def _state(cell: Cell) -> int | None:
-    """Return the state of a measured cell; None of one with a logarithm."""
-    if cell is None:
-        return MISSING
-    if not math.isfinite(cell):
-        return BROKEN
-    return None if cell else ZERO
-
-
-def edges(heat: Heat) -> Json:
-    """Return where columns begin, and the end of the last."""
-    starts = [one.start for one in heat.columns]
-    return numbers([step - 0.5 for step in (*starts, heat.last_step + 1)])
 
 
 def two_steps(steps: int) -> Chart:

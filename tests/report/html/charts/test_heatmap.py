@@ -300,7 +300,7 @@ def test_a_heatmap_with_a_column_for_each_step_has_no_finer_columns():
 
 
 def test_finer_columns_stay_within_their_room(monkeypatch):
-    monkeypatch.setattr("gradscope.report.html.charts.heatmap._CELLS", 2 * 1200)
+    monkeypatch.setattr("gradscope.report.html.charts.heat_levels._CELLS", 2 * 1200)
     level = levels([(float(step), 1.0) for step in range(3000)])["gradient"]
     assert [len(row) for row in level["z"]] == [1200, 1200]
     assert (level["first"][:3], level["last"][:3]) == ([0, 3, 5], [2, 4, 7])
