@@ -164,6 +164,9 @@ class CutTracker:
         """Observe a call that made no node."""
         returned = _returned(result)
         name = _name_of(func)
+        if name == "__setitem__":
+            self._see_assigned(args)
+            return
         is_known = name in _WITHOUT_VALUES or self._has_written(name, func, args)
         if is_known or not (returned or name in _READS):
             return
@@ -206,6 +209,15 @@ class CutTracker:
         name = "copy_" if attribute is None else ASSIGNED_DATA
         self._follow(target, frozenset({self._note(name, _kind(name), sources)}))
         return True
+
+    def _see_assigned(self, args: tuple[object, ...]) -> None:
+        """Observe `target[position] = value` that made no node, of a computed value."""
+        target, origins = args[0], self._origins(args[1:])
+        sources = [edge for edge in edges(args[-1]) if edge.node is not None]
+        if sources:
+            origins |= {self._note("copy_", _kind("copy_"), sources)}
+        if origins and isinstance(target, Tensor):
+            self._follow(target, origins)
 
     def _has_assigned(self, target: Tensor, value: Tensor) -> bool:
         """Observe `target.data = value.data` of a computed value, whose reading cut it off."""

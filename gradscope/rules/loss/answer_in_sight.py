@@ -60,7 +60,8 @@ class AnswerInSight(Rule):
         """Yield a finding for every line whose targets the model sees."""
         found = dict[tuple[int | None, int], SeenAnswerRecord]()
         for record in context.recording.evidence_of(SeenAnswerRecord):
-            found.setdefault((record.site, record.ahead), record)
+            if record.ahead <= 1:  # further ones are judged by another rule
+                found.setdefault((record.site, record.ahead), record)
         for record in found.values():
             yield self._finding(context, record)
 

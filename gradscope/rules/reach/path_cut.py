@@ -297,15 +297,18 @@ def _own_states(context: RuleContext, cut: PathCutRecord) -> list[int]:
     direct = {recording.parameters[one].module for one in cut.parameters}
     owners = {around for one in direct if one is not None for around in lineage(one)}
     joined = {recording.nodes[node].module_call for node in cut.joins}
-    around = {call for one in joined if one is not None for call in _calls_around(context, one)}
     called = Counter(call.module for call in recording.calls)
-    return [
-        call
-        for call in sorted(around)
-        if (module := recording.calls[call].module) in owners
-        and called[module] > 1  # not what runs the cell
-        and any(word in recording.modules[module].class_name for word in _RECURRENT)
-    ]
+
+    def is_recurrent(call: int) -> bool:
+        module = recording.calls[call].module
+        return (
+            module in owners
+            and called[module] > 1  # not what runs the cell
+            and any(word in recording.modules[module].class_name for word in _RECURRENT)
+        )
+
+    innermost = (next(filter(is_recurrent, _calls_around(context, one)), None) for one in joined)
+    return sorted({call for call in innermost if call is not None})
 
 
 def _calls_around(context: RuleContext, call: int | None) -> Iterator[int]:

@@ -19,6 +19,20 @@ def loss_fn(output, target):
     error = output.data - target  # <-
     return error.square().mean()
 """,
+    "written row by row": """
+def loss_fn(output, target):
+    kept = torch.zeros(output.shape)
+    for row in range(len(output)):
+        kept[row] = output[row].data  # <-
+    return F.mse_loss(kept, target)
+""",
+    "written under no_grad": """
+def loss_fn(output, target):
+    kept = torch.zeros(output.shape)
+    with torch.no_grad():  # <-
+        kept[:] = output  # also
+    return F.mse_loss(kept, target)
+""",
     "argmax": """
 def loss_fn(output, target):
     chosen = output.argmax(-1).float()  # <-

@@ -128,6 +128,25 @@ def test_a_loss_that_shifts_is_judged(inspect_file):
     assert not found(inspect_file, BLIND["by hand"], loss)[0]
 
 
+AFTER_THE_NEXT = "F.cross_entropy(logits.flatten(0, 1), following.roll(-1, 1).flatten())"
+
+
+@pytest.mark.parametrize(
+    ("use", "loss", "expected"),
+    [
+        (BLIND["fused"], AFTER_THE_NEXT, 1),
+        (BLIND["one direction"], AFTER_THE_NEXT, 1),
+        (SEEING["fused"], AFTER_THE_NEXT, 0),
+        (BLIND["fused"], f"{AFTER_THE_NEXT} + {NEXT}", 0),  # predicts both
+    ],
+)
+def test_a_model_that_hides_what_follows_predicts_the_next_token(inspect_file, use, loss, expected):
+    text = MODEL.replace("USE", use).replace("LOSS", loss)
+    findings = inspect_file(text).findings
+    assert len([one for one in findings if one.rule == "GS709"]) == expected
+    assert not [one for one in findings if one.rule == "GS730"]
+
+
 HEALTHY = {
     "tokens that are restored at their place": (SEEING["layer"], OWN),
     "another task": (SEEING["layer"], "F.cross_entropy(logits.transpose(1, 2), ids % 7)"),

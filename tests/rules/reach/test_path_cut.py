@@ -237,3 +237,26 @@ def test_gradients_stopped_on_purpose_are_fine(findings_of, combine):
 def test_a_whole_sampler_and_a_refinement_are_fine(findings_of):
     assert not told(findings_of(Sampler(lambda one: one), (X, Y), evidence_bound))
     assert "error" not in told(findings_of(Refined(), (X, Y), squared))
+
+
+class OwnRNN(TimeStep):
+    """A time step whose own class is named like a recurrent layer."""
+
+
+def test_a_state_is_named_once_by_its_innermost_module(tmp_path):
+    torch.manual_seed(3)
+    model = OwnRNN()
+    adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def loop():
+        for _ in range(4):
+            state, loss = torch.zeros(16, 6), torch.zeros(())
+            adam.zero_grad()
+            for position in range(6):
+                output, state = model(X[:, position, None], state.detach())
+                loss = loss + functional.mse_loss(output, Y)
+            loss.backward()
+            adam.step()
+
+    found = [one for one in watched(loop, tmp_path) if one.rule == "GS216"]
+    assert ["the state of model.cell in every" in one.message for one in found] == [True]

@@ -36,6 +36,8 @@ _MOST_MIXERS = 64
 """Number of attentions and recurrent layers that are kept."""
 _MOST_NODES = 5_000
 """Number of operations in which the origin of a tensor is searched for."""
+_TWICE = 2
+"""Number of positions by which a loss and its data together may shift the targets."""
 _LEAST = 16
 """Number of targets below which an agreement may be chance."""
 
@@ -50,7 +52,8 @@ class SeenAnswer(NamedTuple):
     number: int
     """Sequence number of the layer's result."""
     ahead: int
-    """1 if the targets are the next tokens, 0 if they are those at the position itself."""
+    """1 if the targets are the next tokens, 0 if they are those at the position itself, 2 if they
+    are those after the next."""
     targets: int
     """Number of targets that count."""
     seen: int
@@ -220,7 +223,7 @@ class AnswerSightObserver(Observer):
             known = None
             if tokens is not None:
                 known = tokens_ahead(tokens, classes, ignored, cut=True)
-            if known is None or known.positions > 1:
+            if known is None or known.positions > _TWICE:
                 continue
             mixer = _passing(mixers, prediction, known, one.tokens.numel() // known.length)
             if mixer is not None:
@@ -269,7 +272,7 @@ def _logarithms(args: Args) -> Tensor | None:
 def _seen(mixer: _Mixer, known: Ahead) -> int:
     """Return how many of the targets that count are visible."""
     counts = known.counts
-    if known.positions == 0:
+    if known.positions != 1:
         # A layer that hides what follows is of a model that predicts it.
         return int(counts.sum()) if mixer.is_blind else 0
     if mixer.is_blind:
