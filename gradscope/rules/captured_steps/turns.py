@@ -73,12 +73,21 @@ def bystanders(context: RuleContext) -> Iterator[Bystander]:
         if len(own) < _LEAST or not any(one.trained for one in own):
             continue
         apart = stepper.parameters.difference(*(one.stepper.parameters for one in others))
-        idle = apart.difference(*(one.reached | one.cut for one in own))
+        idle = apart.difference(*(one.reached | _kept_out(one) for one in own))
         for other in others:
             names = idle & other.reached
             if names:
                 yield Bystander(own[0], other, names)
                 break
+
+
+def _kept_out(turn: Turn) -> frozenset[str]:
+    """Return the parameters that a cut keeps from the loss, and not only from a log."""
+    recording = turn.captured.recording
+    names = {one.index: one.name for one in recording.parameters}
+    return frozenset(
+        names[index] for cut in recording.cuts if cut.joins for index in cut.parameters
+    )
 
 
 _LEAST = 2

@@ -47,7 +47,9 @@ PARTS = {"own": "pass", "other": TERM, "held": "maker.parameters()"}
 
 CASES = {
     "the term is missing": ({}, 1),
+    "only a log reads it": ({"own": "print((kind.data.cpu().numpy().argmax(1) == 0).mean())"}, 1),
     "both have the term": ({"own": TERM}, 0),
+    "detached in the loss": ({"own": "loss = loss + kind.detach().mean() * real.mean()"}, 0),
     "its own alone has the term": ({"own": TERM, "other": "pass"}, 0),
     "a term of zero": ({"own": "loss = loss + 0 * functional.cross_entropy(kind, kinds)"}, 0),
     "the other optimizer holds it": (
