@@ -26,10 +26,11 @@ class TrainingInEvalMode(Rule):
         longer updates them. Training continues, with worse results.
 
     How it is measured:
-        A step counts if the model has layers that depend on the mode and was in eval mode in the
-        forward of every backward pass that feeds it. The rule reports at least `share` of the
-        optimizer's steps. It skips single layers in eval mode within a model in train mode, and
-        models without a parameter in an optimizer.
+        A step counts if the model has layers that depend on the mode, or a method that calls a
+        dropout function and reads `self.training`, and was in eval mode in the forward of every
+        backward pass that feeds it. The rule reports at least `share` of the optimizer's steps. It
+        skips single layers in eval mode within a model in train mode, and models without a
+        parameter in an optimizer.
 
     How to fix it:
         Call `model.train()` at the start of every epoch, or right after each evaluation.

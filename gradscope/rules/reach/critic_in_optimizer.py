@@ -7,7 +7,8 @@ from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import CapturedStep
-from gradscope.rules.captured_steps.training import Stepper, Training
+from gradscope.rules.captured_steps.training import Stepper
+from gradscope.rules.captured_steps.turns import Turn, turns_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
@@ -50,12 +51,12 @@ class CriticInOptimizer(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        steppers = {one.stepper for one in _turns(context)}
+        steppers = {one.stepper for one in turns_of(context)}
         return None if len(steppers) > 1 else "fewer than two optimizers step"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that holds a critic beside what it judges."""
-        turns = list(_turns(context))
+        turns = list(turns_of(context))
         found = set[tuple[Stepper, Stepper]]()
         for own in turns:
             judged = own.cut - own.stepper.parameters
@@ -64,13 +65,11 @@ class CriticInOptimizer(Rule):
                 together, critic = judged & both.trained, _whole_networks(own, both)
                 if pair in found or not together or not critic:
                     continue
-                if _take_turns(turns, *pair) and _builds_on(both.captured, critic, together):
+                if _taketurns_of(turns, *pair) and _builds_on(both.captured, critic, together):
                     found.add(pair)
                     yield self._finding(context, own, both, sorted(critic))
 
-    def _finding(
-        self, context: RuleContext, own: "_Turn", both: "_Turn", critic: list[str]
-    ) -> Finding:
+    def _finding(self, context: RuleContext, own: Turn, both: Turn, critic: list[str]) -> Finding:
         name = both.stepper.class_name
         return self.finding(
             context,
@@ -93,37 +92,7 @@ def _others(names: list[str]) -> str:
     return f" and {counted(len(names) - 1, 'other parameter')}" if len(names) > 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A captured backward, and the only optimizer that steps after it."""
-
-    captured: CapturedStep
-    stepper: Stepper
-    trained: frozenset[str]
-    """Parameters that get a gradient and are stepped."""
-    cut: frozenset[str]
-    """Parameters whose gradient is cut off."""
-
-
-def _turns(context: RuleContext) -> Iterator[_Turn]:
-    training = Training(context)
-    for captured in context.recording.captured_steps:
-        steppers = set(training.steppers(captured))
-        if len(steppers) != 1:
-            continue
-        (stepper,) = steppers
-        recording = captured.recording
-        names = {one.index: one.name for one in recording.parameters}
-        reached = (one.parameter for one in recording.parameter_stats if one.reach == "gradient")
-        yield _Turn(
-            captured,
-            stepper,
-            stepper.parameters.intersection(names[index] for index in reached),
-            frozenset(names[index] for cut in recording.cuts for index in cut.parameters),
-        )
-
-
-def _whole_networks(own: _Turn, both: _Turn) -> frozenset[str]:
+def _whole_networks(own: Turn, both: Turn) -> frozenset[str]:
     """Return what the other optimizer trains, too, of the networks that it trains completely.
 
     So it may hold one of two critics. A part of a network is mostly shared on purpose.
@@ -135,7 +104,7 @@ def _whole_networks(own: _Turn, both: _Turn) -> frozenset[str]:
     return frozenset().union(*whole)
 
 
-def _take_turns(turns: list[_Turn], one: Stepper, other: Stepper) -> bool:
+def _taketurns_of(turns: list[Turn], one: Stepper, other: Stepper) -> bool:
     """Return whether neither of two optimizers makes all its steps before the other's."""
     first, second = (
         [(turn.captured.step, turn.captured.order) for turn in turns if turn.stepper == stepper]

@@ -18,6 +18,7 @@ from gradscope.recording.evidence.parameters import (
 )
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
+from gradscope.rules.captured_steps.turns import bystanders, line_of_loss
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
@@ -52,6 +53,10 @@ class UnusedParameter(Rule):
         model and drops the result. It is an error if nothing else learns, or if the forward assigns
         the module's output to a variable that the next assignment overwrites, or a loop assigns the
         loss so.
+
+        In a run of several optimizers, it is also a warning if a parameter gets a gradient from
+        another optimizer's loss, and none in at least two captured backwards of its own, such as a
+        discriminator's head whose term only the generator's loss has.
 
         The finding points to the loss. If no returned value depends on the module either, it points
         to the module's call, whose output the forward drops, or to the line that overwrites it.
@@ -92,6 +97,32 @@ class UnusedParameter(Rule):
             alike.setdefault((runs, kind, names), []).extend(parts)
         for key_alike, parts in alike.items():
             yield self._finding(reach, parts, runs=bool(key_alike[0]))
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for what only a loss of another optimizer gives a gradient."""
+        for one in bystanders(context):
+            names = sorted(one.names)
+            several = len(names) > 1
+            loss, other = (line_of_loss(turn.captured) for turn in (one.own, one.other))
+            yield self.finding(
+                context,
+                message=(
+                    f"{names[0]}{f' and {len(names) - 1} more' if several else ''} "
+                    f"{'get' if several else 'gets'} a gradient only from a loss whose optimizer "
+                    f"does not hold {'them' if several else 'it'}: no step of "
+                    f"{one.own.stepper.class_name}, which does, has one"
+                ),
+                remedy="add its term to the loss of its own optimizer, or freeze it",
+                site=loss,
+                related=(
+                    context.related(other, "its only gradient comes from here"),
+                    context.related(one.own.stepper.site, "the optimizer that holds it"),
+                ),
+                names=names,
+                evidence={"parameters_unused": len(names)},
+                count=len(names),
+                step=one.own.captured.step,
+            )
 
     def _finding(self, reach: Reach, parts: list[Part], *, runs: bool) -> Finding:
         context = reach.indexed

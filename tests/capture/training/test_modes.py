@@ -41,6 +41,54 @@ def test_a_mode_has_the_line_that_set_it(run):
     }
 
 
+class Functional(nn.Module):
+    """Calls a dropout function, whose rate may be an attribute."""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.layer, self.dropout_rate = nn.Linear(4, 3), rate
+
+    def hidden(self, x):
+        rate = 0.2 if self.dropout_rate is None else self.dropout_rate
+        return functional.dropout(self.layer(x), rate, self.training)
+
+    def forward(self, x):
+        return self.hidden(x)
+
+
+class Branching(nn.Module):
+    """Reads its mode for something else than dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x) if self.training else self.layer(x).detach().requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("make", "dropout"),
+    [
+        (lambda: Functional(None), [1]),
+        (lambda: Functional(0.3), [1]),
+        (lambda: Functional(0.0), [0]),
+        (Branching, [0]),
+    ],
+    ids=["a number", "a rate", "a rate of 0", "another use of the mode"],
+)
+def test_dropout_by_a_function_depends_on_the_mode(run, make, dropout):
+    model = make()
+
+    def loop():
+        trained(model)
+        model.eval()
+        trained(model)
+
+    modes = run(loop).events("mode")
+    assert [dict(one.numbers)["dropout"] for one in modes] == dropout
+
+
 @pytest.mark.parametrize("call", ["model.train(False)", "outer.eval()"])
 def test_every_way_into_eval_mode_is_observed(run, call):
     model = net()

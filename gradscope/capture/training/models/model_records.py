@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 from weakref import ref
 
@@ -275,6 +275,12 @@ class EvalModes:
             del self._lines[key]
 
 
+_DROPOUTS = frozenset(
+    {"alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"}
+)
+"""Functions that a module calls with `training=self.training`."""
+
+
 def depends_on_mode(module: nn.Module) -> bool:
     """Return whether a module behaves differently in training and eval mode."""
     if isinstance(module, _DropoutNd):
@@ -282,4 +288,25 @@ def depends_on_mode(module: nn.Module) -> bool:
     if isinstance(module, _BatchNorm):
         # Without running statistics, eval mode normalizes by the batch too.
         return module.track_running_stats
-    return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
+    if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+        return module.dropout > 0
+    return _drops_by_function(type(module)) and _may_drop(module)
+
+
+def _drops_by_function(kind: type[nn.Module]) -> bool:
+    """Return whether a method calls a dropout function, and reads `self.training`."""
+    codes = (one.__code__ for one in vars(kind).values() if isinstance(one, FunctionType))
+    is_own = not kind.__module__.startswith("torch.")
+    return is_own and any(
+        "training" in code.co_names and not _DROPOUTS.isdisjoint(code.co_names) for code in codes
+    )
+
+
+def _may_drop(module: nn.Module) -> bool:
+    """Return whether a rate that a module stores is above 0; the rate may be none of its own."""
+    rates = [
+        value
+        for name, value in vars(module).items()
+        if isinstance(value, int | float) and ("drop" in name or name == "p")
+    ]
+    return not rates or any(rate > 0 for rate in rates)
