@@ -253,12 +253,13 @@ class OneSignedHookEvent(Observation, kind="one-signed-hook"):
 
 
 class ReplacedWeightsEvent(Event, kind="weights-replaced"):
-    """Averages of earlier weights replaced those of an optimizer, or a move pulled them back."""
+    """Averages of earlier weights replaced those of an optimizer, or steps were undone."""
 
     __slots__ = ()
     pulled: Count = Count("moves towards the weights before the first step")
     steps: Count = Count("steps of the optimizer")
     times: Count = Count("replacements")
+    undone: Count = Count("steps whose weights were put back")
 
 
 class ScalerStepEvent(Event, kind="scaler-step"):

@@ -20,7 +20,7 @@ _MOST = 24
 
 
 class AutogradCollectives:
-    """Notes sums over the ranks in a forward, and gathers for which gradients are disabled.
+    """Notes sums and exchanges in a forward, and gathers for which gradients are disabled.
 
     Args:
         training: State of the training.
@@ -67,17 +67,35 @@ class AutogradCollectives:
         self._in_backward = False
         self._passes += 1
 
+    def exchanges(self, given: object, frame: FrameType) -> None:
+        """Note that ranks exchange rows of a tensor that backward will reach.
+
+        Args:
+            given: What the rank sends: a tensor, or a list of them.
+            frame: Frame that calls the collective.
+        """
+        tensor = given[0] if isinstance(given, list | tuple) and given else given
+        if self._in_backward or self._passes >= _MOST or not isinstance(tensor, Tensor):
+            return
+        if tensor.requires_grad:
+            location = self._training.locations.of(frame)
+            self._log.note("exchanged", self._log.site(location))
+
     def runs(self, name: str, frame: FrameType) -> None:
-        """Note a collective that torch runs, if it is a sum in the forward of such a function.
+        """Note a collective that torch runs in the forward of such a function.
 
         Args:
             name: Name of the collective.
             frame: Frame that calls it.
         """
-        is_sum = name == "all_reduce" and frame.f_code.co_name == "forward"
-        if not is_sum or self._in_backward or self._passes >= _MOST:
+        is_forward = frame.f_code.co_name == "forward"
+        if not is_forward or self._in_backward or self._passes >= _MOST:
             return
         if frame.f_globals.get("__name__") != _FUNCTIONS:
+            return
+        if name == "all_to_all_single":
+            self.exchanges(frame.f_locals.get("input"), frame)
+        if name != "all_reduce":
             return
         given, operation = frame.f_locals.get("tensor"), str(frame.f_locals.get("op", ""))
         if isinstance(given, Tensor) and given.numel() > 1 and operation.endswith("SUM"):

@@ -1,6 +1,5 @@
 """Observes the collectives that a script itself starts, and their results in a loss."""
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from gradscope.capture.ranks.autograd_collectives import AutogradCollectives
 from gradscope.capture.ranks.collective_lines import CollectiveLines
 from gradscope.capture.ranks.gather_flow import detaches, gather_reaches_loss
 from gradscope.capture.ranks.observations import RankLog
+from gradscope.capture.ranks.reduced_norms import holds_all, norm_now, share_of
 from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import norms
 from gradscope.capture.tensor_references import WeakTensor
@@ -29,12 +29,11 @@ from gradscope.capture.training.state import TrainingState
 _FIRST_SUMS, _MOST_SUMS = 16, 8
 """Number of first steps of which summed numbers are recorded, and their maximum in a step."""
 
-_SAME = 1e-3
-"""Relative difference up to which norms count as equal."""
-
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "all_reduce_coalesced")
 
-_INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", "all_to_all")
+_EXCHANGES = ("all_to_all", "all_to_all_single")
+
+_INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", *_EXCHANGES)
 
 _MEASURED = (*_IN_PLACE, "reduce_scatter_tensor")
 """Collectives after which the first argument may hold reduced gradients."""
@@ -157,14 +156,7 @@ class Collectives:
         if self._lines.is_new(frame):
             self._lines.begins(name, frame)
         if name in _INTO:
-            names = ("tensor", "input_tensor", "input")
-            by_name = (kwargs[one] for one in names if one in kwargs)
-            given = args[1] if len(args) > 1 else next(by_name, None)
-            if name == "reduce_scatter_tensor":
-                output = args[0] if args else kwargs.get("output")
-                operation = args[2] if len(args) > 2 else kwargs.get("op", "SUM")
-                self._scattered(output, given, str(operation).rpartition(".")[2], frame)
-            self._gathered(name, given, frame)
+            self._into(name, args, kwargs, frame)
             return
         given = args[0] if args else kwargs.get("tensor", kwargs.get("tensors"))
         several = given if isinstance(given, list | tuple) else (given,)
@@ -176,6 +168,22 @@ class Collectives:
                 if name == "all_reduce" and operation == "SUM" and tensor.numel() == 1:
                     self._sums(tensor, args[2] if len(args) > 2 else kwargs.get("group"), frame)
 
+    def _into(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> None:
+        """Note a collective that writes to another tensor than it reads."""
+        names = ("tensor", "input_tensor", "input")
+        by_name = (kwargs[one] for one in names if one in kwargs)
+        given = args[1] if len(args) > 1 else next(by_name, None)
+        if name in _EXCHANGES:
+            self._functions.exchanges(given, frame)
+        if name == "reduce_scatter_tensor":
+            output = args[0] if args else kwargs.get("output")
+            operation = args[2] if len(args) > 2 else kwargs.get("op", "SUM")
+            self._scattered(output, given, str(operation).rpartition(".")[2], frame)
+        if name != "all_to_all_single":
+            self._gathered(name, given, frame)
+
     def _scattered(self, output: object, given: object, operation: str, frame: FrameType) -> None:
         """Note a reduction that gives each rank a slice of the gradients, if it gets them whole."""
         if not isinstance(output, Tensor) or not isinstance(given, Tensor) or given.grad_fn:
@@ -183,14 +191,8 @@ class Collectives:
         if not self.window.has_backward or self._log.step >= _FIRST_SUMS:
             return
         entries = self._training.gradient_state.entries
-        held = (one.grad for entry in entries if (one := entry.parameter()) is not None)
-        present = [one for one in held if one is not None and one is not output]
-        known = [norm for norm in norms([given, *present]) if norm is not None]
-        if (
-            len(known) == len(present) + 1
-            and known[0]
-            and _is_near(math.hypot(*known[1:]), known[0])
-        ):
+        parameters = (one for entry in entries if (one := entry.parameter()) is not None)
+        if holds_all(given, output, parameters):
             self.window.last = (self._site(frame), output.numel(), None, operation)
             self.window.is_scattered = True
 
@@ -332,16 +334,19 @@ class Collectives:
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
             held = list(parameters_of(optimizer))
-            now = _norm_now(held, owner)
+            now = norm_now(held, owner)
             if now is not None and before:
                 numbers = {
                     "ratio": now / before,
                     "is_sum": float(operation == "SUM"),
                     "share": 1.0
                     if window.is_flat or window.is_scattered
-                    else _share(held, window.gradients),
+                    else share_of(held, window.gradients),
                 }
                 self._log.note("gradient-scaled", site, operation, numbers)
+                if window.is_scattered:
+                    slices = {"ratio": now / before, "norm": now}
+                    self._log.note("slice-scaled", site, str(self._log.step), slices)
         return window
 
     def _note_summed(self) -> None:
@@ -352,26 +357,6 @@ class Collectives:
                 if tensor.is_cpu:  # on other devices, reading would wait for it
                     numbers = {"value": float(tensor.detach())}
                     self._log.note("summed-number", site, str(self._log.step), numbers)
-
-
-def _is_near(one: float, other: float) -> bool:
-    return abs(one - other) <= _SAME * abs(other)
-
-
-def _share(held: list[Tensor], reduced: set[int]) -> float:
-    """Return which share of the parameters with a gradient, 0 to 1, the script has reduced."""
-    present = [id(parameter) for parameter in held if parameter.grad is not None]
-    return sum(one in reduced for one in present) / max(len(present), 1)
-
-
-def _norm_now(held: list[Tensor], owner: int) -> float | None:
-    """Return the norm of a parameter's gradient, or of all that have so many elements together."""
-    present = [(parameter, parameter.grad) for parameter in held if parameter.grad is not None]
-    own = [gradient for parameter, gradient in present if id(parameter) == owner]
-    if not own and sum(gradient.numel() for _, gradient in present) == owner:
-        own = [gradient for _, gradient in present]
-    found = [norm for norm in norms(own) if norm is not None]
-    return math.hypot(*found) if found else None
 
 
 def _has(root: Node, number: int) -> bool:

@@ -15,6 +15,7 @@ from gradscope.recording.events import (
     StepEvent,
     only,
 )
+from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
@@ -51,8 +52,9 @@ class StepWithoutEffect(Rule):
         Optimizers whose `step` computes an update and does not store it, such as
         `p.add(update)` in place of `p.add_(update)`, or `p = p - lr * p.grad`, which assigns to a
         local name; and loops without an optimizer that update their weights so. Besides, a moving
-        average of the weights that replaces them for an evaluation and stays; and trained weights
-        that a moving average pulls back to where they began, because it was exchanged with them.
+        average of the weights that replaces them for an evaluation and stays; trained weights
+        that a moving average pulls back to where they began, because it was exchanged with them;
+        and weights that a broadcast from another rank overwrites after each step.
 
     Why it matters:
         Nothing is trained. No exception is raised, and the loss varies with the batches as if
@@ -72,10 +74,12 @@ class StepWithoutEffect(Rule):
         line from where the weights were set last, as with Lookahead and Reptile. It is found if
         nothing but averages comes between steps, `least_times` at least and at most in `most_share`
         of the steps. Weights are pulled back if nine of ten steps, of `least_passes` at least, are
-        followed by a move along the line to the weights before the first step.
+        followed by a move along the line to the weights before the first step. A broadcast of
+        weights undoes steps if after as many of them the weights before the step are back.
 
     How to fix it:
-        Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
+        Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`. Where
+        each rank steps a part of the weights, broadcast each part from the rank that steps it.
 
     When it may be wrong:
         If the optimizer only represents one that steps elsewhere, such as on another device; if
@@ -164,7 +168,10 @@ class StepWithoutEffect(Rule):
         )
 
     def _undone(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Iterator[Finding]:
-        """Yield a finding for steps that an average of the weights, or a pull back, undoes."""
+        """Yield a finding for steps that an average, a pull back or a broadcast undoes."""
+        if replaced.undone:
+            yield from self._overwritten(context, replaced)
+            return
         if replaced.pulled:
             if replaced.steps >= self.least_passes:
                 yield self._pulled(context, replaced)
@@ -191,6 +198,34 @@ class StepWithoutEffect(Rule):
             },
             count=replaced.times,
             step=replaced.step,
+        )
+
+    def _overwritten(
+        self, context: RuleContext, replaced: ReplacedWeightsEvent
+    ) -> Iterator[Finding]:
+        """Yield a finding for steps that a broadcast of the weights undoes.
+
+        Without one, weights may be put back on purpose, to adapt to each batch anew.
+        """
+        sent = [
+            one
+            for one in context.recording.evidence_of(RankEvent)
+            if one.kind == "weight-reduced" and one.subject == "broadcast" and one.step <= 1
+        ]
+        if not sent or replaced.steps < self.least_passes:
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"a broadcast overwrites what the optimizer has stepped: after {replaced.undone:,} "
+                f"of {replaced.steps:,} steps the weights are those of before the step"
+            ),
+            remedy="broadcast each weight from the rank that steps it: src=owner",
+            site=sent[0].site,
+            evidence={"times": replaced.undone, "steps": replaced.steps},
+            count=replaced.undone,
+            step=replaced.step,
+            explains=("GS205",),
         )
 
     def _pulled(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Finding:

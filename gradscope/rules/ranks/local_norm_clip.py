@@ -99,6 +99,7 @@ class LocalNormClip(Rule):
             self._returned(context, job)
             or self._scaled(context, job)
             or self._counted(context, job)
+            or self._sliced(context, job)
         )
         if found is not None:
             yield found
@@ -236,6 +237,54 @@ class LocalNormClip(Rule):
                 "returned_norm": norm,
                 "global_norm": joined[step],
                 "difference": norm / joined[step] - 1,
+                "limit": self.tolerance,
+            },
+            count=len(wrong),
+            step=step,
+            ranks=[one.number for one in job.ranks],
+        )
+
+    def _sliced(self, context: RuleContext, job: Job) -> Finding | None:
+        """Return a finding on slices of the reduced gradients that each rank clips to one norm."""
+        rank, wrong = job.first, []
+        columns = [
+            {int(e.subject): (e, dict(e.numbers)) for e in one.events.get("slice-scaled", ())}
+            for one in job.ranks
+        ]
+        for step in sorted(set(columns[0]).intersection(*columns[1:])):
+            after = [column[step][1]["norm"] for column in columns]
+            ratios = [column[step][1]["ratio"] for column in columns]
+            # Slices of equal norms before would be scaled alike by the norm of all, too.
+            if agree(after, self.factors) and not agree(ratios, self.tolerance):
+                wrong.append((step, ratios, after))
+        if len(wrong) < _LEAST:
+            return None
+        step, ratios, after = wrong[0]
+        reduced = rank.site(columns[0][step][0].site)
+        written = _written(job)
+        site = next(iter(written), None) or reduced
+        shown = " and ".join(sorted({short(one) for one in ratios})[:4])
+        return self.finding(
+            context,
+            severity="warning",
+            message=(
+                f"each rank clips its slice of the gradients to a norm of {short(after[0])}, by "
+                f"factors of {shown} at step {step:,}: the norm of a slice is not the global norm"
+            ),
+            remedy="all_reduce the squared norms of the slices, and clip by the root of the sum",
+            site=site,
+            related=lines(
+                context,
+                site,
+                [
+                    *((one, "gradients are written here") for one in written[:4]),
+                    (reduced, "the slices are made here"),
+                    (step_site(rank), "the step is here"),
+                ],
+            ),
+            evidence={
+                "smallest_factor": min(ratios),
+                "largest_factor": max(ratios),
                 "limit": self.tolerance,
             },
             count=len(wrong),

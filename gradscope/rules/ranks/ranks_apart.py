@@ -13,6 +13,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
     SINGLE,
     backward_site,
+    forward_site,
     is_in_job,
     job_of,
     lines,
@@ -22,6 +23,7 @@ from gradscope.rules.helpers.ranks.causes import (
     Cause,
     after_equal_steps,
     at_the_beginning,
+    drawn_apart,
     left_out_of_optimizer,
     lines_between,
     of_rates,
@@ -40,7 +42,8 @@ class RanksApart(Rule):
         Ranks that start with different weights, because each has its own seed or only one loaded a
         checkpoint; that step with different learning rates; or whose gradients are changed on each
         rank after the reduction, or omitted from a manual reduction; parameters that the optimizers
-        of only some ranks hold. Also weights that the script changes on each rank, such as those of
+        of only some ranks hold; constants, such as random features, that each rank draws for
+        itself. Also weights that the script changes on each rank, such as those of
         a teacher that only rank 0 updates; and, as a warning, weights that part beside layers that
         the script itself spreads over the ranks, or between process groups of the wrong ranks.
 
@@ -93,6 +96,7 @@ class RanksApart(Rule):
             return
         for reason, parted in unwrapped_causes(job):
             yield self._finding(context, job, reason, parted, severity="warning")
+        yield from self._draws(context, job)
         fewer = list(self._fewer_steps(context, job))
         yield from fewer
         names = _replicated(job)
@@ -109,6 +113,42 @@ class RanksApart(Rule):
             return
         if not fewer:
             yield from self._digests(context, job)
+
+    def _draws(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding on constants that modules drew, with other numbers on each rank."""
+        found = drawn_apart(job) if job.is_data_parallel else []
+        if not found:
+            return
+        names = [one.event.subject for one in found]
+        site = found[0].site
+        rank = job.first
+        yield self.finding(
+            context,
+            severity="warning",
+            message=(
+                f"each rank draws {names[0]} for itself, and nothing broadcasts it: the weights"
+                " that ranks share read other numbers on each"
+            ),
+            remedy="make it a buffer that DDP broadcasts, or draw it from a seed that ranks share",
+            site=site,
+            related=lines(
+                context,
+                site,
+                [
+                    *((one.site, "this is drawn too") for one in found[1:4]),
+                    *((rank.site(one.site), "the model is wrapped here") for one in rank.wrapped),
+                    *(
+                        (one, "random numbers are seeded here")
+                        for one in rank.lines("written-seed")
+                    ),
+                    (forward_site(rank), "the forward is here"),
+                ],
+            ),
+            names=names,
+            evidence={"constants_apart": len(names)},
+            count=len(names),
+            ranks=[one.number for one in job.ranks],
+        )
 
     def _digests(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield a finding if only the digests of `--sync-checks` differ: by less than norms show.

@@ -27,6 +27,7 @@ from gradscope.rules.helpers.ranks.divisors import (
     divides,
     is_by_product,
     is_multiplied,
+    multiplied_means,
     of_loss,
 )
 from gradscope.rules.helpers.ranks.sums import wrong_sums
@@ -211,11 +212,7 @@ class WrongRankAverage(Rule):
         shared = (event.subject for event in rank.events.get("collective", ()))
         if any(not name.startswith(_APART) for name in shared):
             return  # the loss may be a part of one over the rows of all ranks
-        wrong = [
-            one
-            for one in passes
-            if one.get("reduction") == 1.0 and abs(one.get("multiplied", 1.0) - size) <= SAME
-        ]
+        wrong = multiplied_means(rank, size)
         ratios = (rank.scaling(step) for step in rank.steps("step"))
         is_undone = any(one is not None and abs(one * size - 1) <= SAME for one in ratios)
         if len(wrong) < self.share * len(passes) or is_undone:

@@ -1,4 +1,4 @@
-"""Detects weights that are replaced by an average, or pulled back, between two steps."""
+"""Detects weights that are replaced by an average, pulled or put back, between two steps."""
 
 import ast
 import re
@@ -55,6 +55,8 @@ class _Course:
     elements: FirstElements
     last: bytes
     """After the last step."""
+    before: bytes
+    """Before the last step."""
     first: Sequence[float]
     """Before the first step."""
     start: Sequence[float]
@@ -71,18 +73,25 @@ class _Course:
     """Number of replacements by an average of earlier values."""
     pulls: int = 0
     """Number of moves towards the values before the first step."""
+    undone: int = 0
+    """Number of times that the values before the last step came back."""
     is_over: bool = False
     """Whether anything else has changed the parameter between steps."""
 
     @property
     def is_replaced(self) -> bool:
         """Whether nothing but averages have replaced the values."""
-        return self.averages > 0 and not (self.pulls or self.is_over)
+        return self.averages > 0 and not (self.pulls or self.undone or self.is_over)
 
     @property
     def is_pulled(self) -> bool:
         """Whether nearly every step is followed by a move back to the first values."""
         return self.pulls >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.is_over
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether nearly every step is undone before the next one."""
+        return self.undone >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.is_over
 
     def see(self, values: bytes) -> None:
         """Add values of the parameter."""
@@ -106,7 +115,9 @@ class _Course:
         if now == last:  # 0 has two signs
             return
         self.settle()
-        if _is_between(last, self.first, now):
+        if values == self.before:
+            self.undone += 1
+        elif _is_between(last, self.first, now):
             self.pulls += 1
         elif values not in self.known and self._is_average(last, now):
             self.averages += 1
@@ -191,8 +202,11 @@ class ReplacedWeights:
                 self._training.guard.run(self._begin, optimizer)
             return
         values = None if course.is_over else course.elements.read(course.parameter())
-        if values is not None and values != course.last:
-            self._training.guard.run(self._change, course, values, frame)
+        if values is None or values == course.last:
+            course.before = course.last
+            return
+        self._training.guard.run(self._change, course, values, frame)
+        course.before = values
 
     def _begin(self, optimizer: Optimizer) -> None:
         before = self._courses.pop(id(optimizer), None)
@@ -225,12 +239,13 @@ class ReplacedWeights:
     def finish(self) -> None:
         """Record the optimizers whose weights only averages replaced, or only one force moved."""
         for course in (*self._ended, *self._courses.values()):
-            if course.is_replaced or course.is_pulled:
+            if course.is_replaced or course.is_pulled or course.is_undone:
                 numbers = named(
                     ReplacedWeightsEvent,
                     times=float(course.averages),
                     steps=float(course.steps),
                     pulled=float(course.pulls),
+                    undone=float(course.undone),
                 )
                 finders = (_replacing_by_average, _replacing) if course.is_replaced else (_moving,)
                 self._training.event_log.note("weights-replaced", self._line(finders), numbers)
@@ -256,7 +271,9 @@ def _course(optimizer: Optimizer) -> _Course | None:
         return None
     numbers = elements.numbers(values)
     held = WeakTensor(parameter)
-    course = _Course(ref(optimizer), held, elements, values, numbers, numbers, numbers, numbers)
+    course = _Course(
+        ref(optimizer), held, elements, values, values, numbers, numbers, numbers, numbers
+    )
     course.see(values)
     return course
 

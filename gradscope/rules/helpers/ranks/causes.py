@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.norms import agree
 from gradscope.analysis.ranks.parting import (
     apart_without_gradient,
+    own_parts,
     parted_beside_shards,
     parted_between_groups,
     parted_replicas,
@@ -13,7 +15,13 @@ from gradscope.analysis.ranks.parting import (
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import Site
-from gradscope.rules.helpers.jobs import backward_site, forward_site, joined_events, step_site
+from gradscope.rules.helpers.jobs import (
+    JoinedEvent,
+    backward_site,
+    forward_site,
+    joined_events,
+    step_site,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,24 @@ def at_the_beginning(job: Job) -> Cause:
         site,
         tuple(related),
     )
+
+
+def drawn_apart(job: Job) -> list[JoinedEvent]:
+    """Return the constants that modules drew at random, if they differ between ranks and stay.
+
+    Parts of a rank, such as its experts, may have constants of their own.
+    """
+    own = {name.rpartition(".")[0] for name in own_parts(job)} if job.is_by_hand else set()
+    found = []
+    for one in joined_events(job, "drawn"):
+        same = [event for _, event in job.events("drawn") if event.subject == one.event.subject]
+        numbers = [dict(event.numbers) for event in same]
+        is_constant = all(each["norm"] == each["first"] for each in numbers)
+        is_own = any(one.event.subject.startswith(f"{module}.") for module in own if module)
+        is_apart = not agree([each["norm"] for each in numbers])
+        if len(same) == len(job.ranks) > 1 and is_constant and is_apart and not is_own:
+            found.append(one)
+    return found
 
 
 def _differs(job: Job, site: Site | None) -> bool:

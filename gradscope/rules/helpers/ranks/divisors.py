@@ -1,5 +1,6 @@
 """What divides or multiplies a loss or gradients by a number that concerns all ranks."""
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -48,6 +49,26 @@ def is_by_product(backward: Mapping[str, float], world_size: int) -> bool:
     divisor = backward.get("divided", 1.0)
     is_multiple = divisor > world_size and divisor % world_size == 0
     return is_multiple and backward.get("multiplied", 1.0) == 1.0
+
+
+def multiplied_means(rank: Rank, world_size: int) -> list[Mapping[str, float]]:
+    """Return the passes whose loss is a mean over the rank's own rows, times the number of ranks.
+
+    A sum is such a mean if it is divided by the tokens or rows of all passes of its step.
+    """
+    by_step: dict[int, list[Mapping[str, float]]] = {}
+    for event in rank.backwards:
+        by_step.setdefault(event.step, []).append(dict(event.numbers))
+    found = []
+    for passes in by_step.values():
+        own = {math.fsum(one.get(unit, math.nan) for one in passes) for unit in ("tokens", "rows")}
+        for one in passes:
+            multiplied = one.get("multiplied", 1.0)
+            is_sum = one.get("reduction") == 0.0
+            is_own = is_sum and one.get("divided", 1.0) * multiplied in own
+            if (one.get("reduction") == 1.0 or is_own) and abs(multiplied - world_size) <= SAME:
+                found.append(one)
+    return found
 
 
 def is_multiplied(rank: Rank, world_size: int) -> bool:

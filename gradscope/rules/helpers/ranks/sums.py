@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from gradscope.analysis.job import Job, Rank
-from gradscope.analysis.ranks.parting import begin_apart, have_same_batches
+from gradscope.analysis.ranks.parting import begin_apart, have_same_batches, own_parts
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
 from gradscope.rules.helpers.jobs import (
@@ -18,6 +18,9 @@ from gradscope.rules.helpers.ranks.divisors import SAME, divides
 
 _LEAST = 3
 """Minimum number of passes that show a sum."""
+
+_NEAR = 3
+"""Number of lines after a reduction in which its sum is divided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ def wrong_sums(job: Job) -> Iterator[Sum]:
         yield from _taken_again(job)
         yield from _without_division(job)
         yield from _of_equal_losses(job)
+        yield from _of_experts(job)
 
 
 def _taken_again(job: Job) -> Iterator[Sum]:
@@ -145,6 +149,73 @@ def _of_equal_losses(job: Job) -> Iterator[Sum]:
             count=one.count,
             step=one.event.step,
         )
+
+
+def _of_experts(job: Job) -> Iterator[Sum]:
+    """Yield gradients of a rank's own layers that are sums over the batches of all ranks.
+
+    Ranks exchange rows in the forward, so that backward brings gradients of all ranks' losses to
+    these layers. Other gradients are means over the ranks.
+    """
+    rank, size = job.first, job.world_size
+    exchanges = rank.lines("exchanged")
+    if not job.is_joined or job.missing or job.is_pipelined or job.is_tensor_parallel:
+        return
+    if not all(one.events.get("exchanged") for one in job.ranks) or not _averages(rank, size):
+        return
+    own = own_parts(job)
+    others = [name for name in job.trained_names if name not in own]
+    if not own or not others or not all(map(_is_of_own_mean, job.ranks)):
+        return
+    steps = job.common_steps("step")
+    factors = [one.scaling(step, own) for one in job.ranks for step in steps]
+    known = [one for one in factors if one is not None]
+    if len(known) < _LEAST or any(abs(one - 1) > SAME for one in known):
+        return
+    reduced = rank.lines("gradient-reduced")
+    yield Sum(
+        message=(
+            f"gradients of {min(own)} are sums over the rows of {size} ranks, and those of"
+            f" {min(others)} are means over the ranks: a step moves the first {size} times as far"
+        ),
+        remedy="divide the gradients of the layers that only one rank holds by the number of ranks",
+        site=next(iter((*reduced, *exchanges)), None),
+        related=(
+            *((one, "ranks exchange rows here") for one in exchanges[:4]),
+            (loss_site(rank), "the loss is made here"),
+            (backward_site(rank), "the backward is here"),
+            (step_site(rank), "the step uses them"),
+        ),
+        evidence={"ranks": size, "norm_ratio": known[0]},
+        count=len(steps),
+        step=steps[0],
+    )
+
+
+def _averages(rank: Rank, size: int) -> bool:
+    """Return whether gradients are means over the ranks, and nothing else is divided by these.
+
+    A hook may divide other gradients before they can be measured.
+    """
+    reduced = rank.lines("gradient-reduced")
+    divisions = rank.lines("divided-by-ranks")
+    is_near = all(
+        any(one.file == other.file and 0 <= one.line - other.line <= _NEAR for other in reduced)
+        for one in divisions
+    )
+    scaled = [dict(event.numbers) for event in rank.events.get("gradient-scaled", ())]
+    is_mean = all(abs(one["ratio"] * (size if one["is_sum"] else 1) - 1) <= SAME for one in scaled)
+    kinds = {one.kind for one in rank.wrapped}
+    return is_near and (bool(scaled) and is_mean if reduced else kinds == {"DDP"})
+
+
+def _is_of_own_mean(rank: Rank) -> bool:
+    """Return whether all losses of a rank are means over its own rows."""
+    passes = [dict(event.numbers) for event in rank.backwards]
+    return all(
+        one.get("reduction") == one.get("divided", 1.0) == one.get("multiplied", 1.0) == 1.0
+        for one in passes
+    )
 
 
 def _is_scaled(rank: Rank, size: int) -> bool:
