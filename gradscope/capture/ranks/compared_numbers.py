@@ -1,6 +1,7 @@
 """Records what a rank holds: where parameters are placed, and numbers that ranks compare."""
 
 from collections.abc import Collection, Iterator
+from types import CodeType
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -8,6 +9,7 @@ from torch.optim import Optimizer
 from gradscope.capture.ranks.observations import RankLog, Squares, squares_of
 from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2, own_divisor
 from gradscope.capture.ranks.reducers import Reducers
+from gradscope.capture.source.lines import Line, is_users
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.state import TrainingState
@@ -62,6 +64,8 @@ class ComparedNumbers:
             held: `id`s of the parameters of the optimizer. Other models, such as the opponent of a
                 GAN, have gradients that this step does not use.
         """
+        if self._log.step == 0:
+            self._note_hooks()
         moments: tuple[tuple[Moment, Squares], ...] = (
             ("backward", self._after_backward),
             ("step", self._gradients()),
@@ -133,6 +137,17 @@ class ComparedNumbers:
                         options=tuple(_options(kind, module)),
                     )
                 )
+
+    def _note_hooks(self) -> None:
+        """Note that the script changes gradients in hooks, before they can be measured."""
+        for _, parameter in self._entries():
+            for kind in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+                hooks = getattr(parameter, kind, None) or {}
+                for hook in list(hooks.values()):
+                    code = getattr(hook, "__code__", None)
+                    if isinstance(code, CodeType) and is_users(code):
+                        line = Line(code, code.co_firstlineno)
+                        self._log.note("gradient-hook", self._log.line(line))
 
     def _hold(self, moment: Moment, values: Squares) -> None:
         self._waiting.append((self._log.step, moment, values))

@@ -71,20 +71,23 @@ def is_fsdp2(module: nn.Module) -> bool:
     return hasattr(type(module), "_get_fsdp_state")
 
 
-def own_divisor(module: Any) -> float | None:  # noqa: ANN401 - a class that may not be loaded
-    """Return what the script has FSDP2 divide the gradients of a module by; None for the mean."""
+def groups_of(module: Any) -> list[Any]:  # noqa: ANN401 - a class that may not be loaded
+    """Return the groups of parameters that FSDP2 gathers together for a module."""
     state = module._get_fsdp_state()
     # A list of groups since torch 2.11.
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-    divisors = (getattr(group, "gradient_divide_factor", None) for group in groups)
+    return [group for group in groups if group is not None]
+
+
+def own_divisor(module: Any) -> float | None:  # noqa: ANN401 - a class that may not be loaded
+    """Return what the script has FSDP2 divide the gradients of a module by; None for the mean."""
+    divisors = (getattr(one, "gradient_divide_factor", None) for one in groups_of(module))
     return next((float(divisor) for divisor in divisors if divisor is not None), None)
 
 
 def waits_for_reduction(module: Any) -> bool:  # noqa: ANN401 - a class that may not be loaded
     """Return whether FSDP2 keeps gradients of a module that it has not reduced yet."""
-    state = module._get_fsdp_state()
-    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-    for group in groups:
+    for group in groups_of(module):
         for one in getattr(group, "fsdp_params", ()):
             whole = getattr(one, "_unsharded_param", None)
             if one.unsharded_accumulated_grad is not None:

@@ -19,6 +19,7 @@ from gradscope.capture.ranks.buffers import Buffers
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.communication_hooks import undivided_sum
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
+from gradscope.capture.ranks.gather_order import GatherOrder
 from gradscope.capture.ranks.observations import RankLog, digest, line_outside, row_digests
 from gradscope.capture.ranks.parameter_uses import ParameterUses
 from gradscope.capture.ranks.placement import (
@@ -71,13 +72,13 @@ class RankWatch:
         self._numbers = ComparedNumbers(training, self.log)
         self._buffers = Buffers(training, self.log, self._reducers)
         self._uses = ParameterUses(training, self.log)
+        self._order = GatherOrder(training, self.log)
         self._clock = time.time()
         self._patches: Patches | None = None
         """Where to replace functions once there are ranks; None if it was done."""
         self._observed: Patches | None = None
         self._forward_handle: RemovableHandle | None = None
-        self.is_on = False
-        """Whether the process group is ready."""
+        self.is_on = False  # the process group is ready
         self.sync_checks: SyncChecks | None = None
         """Compares replicas with rank 0 while the job runs; None if that is not wanted."""
         self._begun = self._passes = 0
@@ -222,7 +223,8 @@ class RankWatch:
         self._uses.see(module, line_outside(self._training.locations.users(frame)))
 
     def _see_call(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
-        """Note the first call of a model, and calls of modules around DDP."""
+        """Note the first call of a model, and calls around DDP or of what FSDP2 shards."""
+        self._order.see(module, frame)
         is_first = self._first is None
         if not is_first and (id(module) in self._called or not self._reducers.known):
             return
@@ -289,6 +291,7 @@ class RankWatch:
             rows=rows,
             digest=code,
             row_digests=each,
+            gathers=self._order.take(),
         )
 
     def enter_step(self, optimizer: Optimizer, frame: FrameType) -> None:
@@ -373,9 +376,8 @@ class RankWatch:
 
     def finish(self) -> None:
         """Record when the process ended, and how many passes it began."""
-        if not self.is_on:
-            return
-        self.log.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
+        if self.is_on:
+            self.log.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
 
     def take(self) -> Taken:
         """Return what is new since the last call; parameters have their indices by now."""

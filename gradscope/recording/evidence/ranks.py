@@ -95,7 +95,7 @@ class RankPass:
     """One of the first backward passes of a rank, with the batch that led to it."""
 
     table: ClassVar[str] = "rank_pass"
-    later_columns: ClassVar[tuple[str, ...]] = ("row_digests",)
+    later_columns: ClassVar[tuple[str, ...]] = ("row_digests", "gathers")
     number: int
     """Number of backward passes before it."""
     step: int
@@ -111,6 +111,8 @@ class RankPass:
     """Digest of the model's tensors; None if they were not read."""
     row_digests: tuple[int, ...] = ()
     """Digest of each of the first rows of the first tensor; empty if they were not read."""
+    gathers: tuple[int, ...] = ()
+    """Codes of the modules that FSDP2 shards over all ranks, in the order of their first calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

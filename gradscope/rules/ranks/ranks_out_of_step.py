@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import ClassVar
 
 from gradscope.analysis.job import Job, Rank, RankState, endings
@@ -32,17 +33,21 @@ class RanksOutOfStep(Rule):
 
     What it finds:
         A rank that skips a backward or leaves the loop early while the others wait for it; a rank
-        that skips a branch of the model, whose gradients DDP waits for; a collective that only some
-        ranks start, such as one that gathers weights on rank 0.
+        that skips a branch of the model, whose gradients DDP waits for; ranks that call different
+        modules of an FSDP2 model; a collective that only some ranks start, such as one that gathers
+        weights on rank 0.
 
     Why it matters:
         Collectives need every rank. The job raises, or hangs until a time-out, and the error names
-        a healthy line of another rank.
+        a healthy line of another rank. Where two modules have equally many weights, FSDP makes one
+        weight of parts of both, and nothing is raised.
 
     How it is measured:
         DDP's exception on parameters that did not take part is reported directly. For a job that
         ended by a lost connection, a time-out or not at all, the numbers of backward passes of the
-        ranks are compared. With equal numbers, so are the lines that started a collective.
+        ranks are compared. With equal numbers, so are the lines that started a collective. The
+        modules that `fully_shard` shards over all ranks are compared in the order of their first
+        calls, in each of the first passes.
 
     How to fix it:
         Let every rank make the same calls. Pass `find_unused_parameters=True` for branches, and use
@@ -72,7 +77,8 @@ class RanksOutOfStep(Rule):
         if left:
             yield self._unreached(context, job, left[0])
         elif job.is_joined:
-            yield from list(self._uneven(context, job)) or self._alone(context, job)
+            other = list(self._other_order(context, job))
+            yield from other or list(self._uneven(context, job)) or self._alone(context, job)
 
     def _unreached(self, context: RuleContext, job: Job, rank: Rank) -> Finding:
         names = _names(rank)
@@ -99,6 +105,53 @@ class RanksOutOfStep(Rule):
             evidence={"backward_passes": rank.backward_count},
             step=rank.step_count,
             ranks=[rank.number],
+        )
+
+    def _other_order(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding if ranks gather the weights of different modules at the same time."""
+        names_of = {rank.number: frozenset(rank.placements) for rank in job.ranks}
+        if job.is_pipelined or len(set(names_of.values())) > 1:
+            return  # stages have modules of their own
+        passes = [{one.number: one for one in rank.passes if one.gathers} for rank in job.ranks]
+        common = sorted(set(passes[0]).intersection(*passes[1:]))
+        wrong = [at for at in common if len({column[at].gathers for column in passes}) > 1]
+        if not wrong:
+            return
+        orders = [column[wrong[0]].gathers for column in passes]
+        place = next(at for at, codes in enumerate(zip_longest(*orders)) if len(set(codes)) > 1)
+        at_place = [order[place] if place < len(order) else None for order in orders]
+        calls = [_sharded_calls(rank) for rank in job.ranks]
+        found = [
+            known.get(code) for known, code in zip(calls, at_place, strict=True) if code is not None
+        ]
+        named = [one for one in found if one is not None]
+        names = list(dict.fromkeys(name for name, _ in named))
+        main = next((site for _, site in named if site is not None), None) or forward_site(
+            job.first
+        )
+        number = len(job.ranks)
+        yield self.finding(
+            context,
+            message=(
+                f"in backward pass {wrong[0]:,} the {number} ranks do not call the same modules: "
+                f"FSDP gathers the weights of {' and '.join(names[:3])} at the same time"
+            ),
+            remedy="call the same modules in the same order on all ranks: share what decides on it",
+            site=main,
+            related=lines(
+                context,
+                main,
+                [
+                    *((site, "the other module is called here") for _, site in named),
+                    (forward_site(job.first), "the forward is here"),
+                    (backward_site(job.first), "the backward is here"),
+                ],
+            ),
+            names=names,
+            evidence={"passes_concerned": len(wrong), "passes_compared": len(common)},
+            count=len(wrong),
+            step=passes[0][wrong[0]].step,
+            ranks=[rank.number for rank in job.ranks],
         )
 
     def _uneven(self, context: RuleContext, job: Job) -> Iterator[Finding]:
@@ -172,6 +225,14 @@ class RanksOutOfStep(Rule):
                 ranks=one.ranks,
             )
             return
+
+
+def _sharded_calls(rank: Rank) -> dict[int, tuple[str, Site | None]]:
+    """Return name and line of the modules that FSDP2 shards, by their codes."""
+    return {
+        int(dict(event.numbers)["code"]): (event.subject, rank.site(event.site))
+        for event in rank.events.get("sharded-call", ())
+    }
 
 
 def _alone(job: Job, states: Mapping[int, RankState]) -> Iterator[JoinedEvent]:

@@ -187,3 +187,18 @@ def test_update_that_is_stored_and_gradients_that_are_only_read_are_not_found(up
 def test_sixteen_backward_passes_are_needed(tmp_path):
     assert not said_of(tmp_path, "p.sub(rate * p.grad)", passes=15)
     assert said_of(tmp_path, "p.sub(rate * p.grad)", passes=16)
+
+
+def test_weights_that_are_put_back_for_each_batch_are_right(tmp_path):
+    def adapt():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+        kept = {name: one.clone() for name, one in model.state_dict().items()}
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(24):
+            optimizer.zero_grad()
+            model(torch.randn(16, 6)).square().mean().backward()
+            optimizer.step()
+            model.load_state_dict(kept)
+
+    assert not [one for one in findings_of(adapt, tmp_path) if one.rule == "GS318"]

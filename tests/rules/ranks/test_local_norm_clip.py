@@ -141,3 +141,47 @@ def test_a_returned_norm_that_is_off_by_a_known_factor_is_named(jobs, tmp_path):
 def test_a_norm_of_the_own_part_is_named(jobs, tmp_path):
     finding = found(jobs, FSDP1_CLIP, tmp_path, "GS805")
     assert finding.message.endswith("each rank returns the norm of the part that it holds")
+
+
+SLICES = """
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+model = Net()
+parameters = list(model.parameters())
+flat = parameters_to_vector(parameters).detach()
+size = flat.numel() // world
+mine = flat[rank * size : (rank + 1) * size].clone().requires_grad_()
+optimizer = torch.optim.SGD([mine], lr=0.1)
+for step in range(16):
+    x, y = batch()
+    model.zero_grad()
+    loss = 3 * cross_entropy(model(x), y)
+    loss.backward()
+    part = torch.empty(size)
+    dist.reduce_scatter_tensor(part, parameters_to_vector([p.grad for p in parameters]))
+    mine.grad = part / world
+    squared = mine.grad.square().sum()
+    <reduced>
+    mine.grad *= (<limit> / squared.sqrt()).clamp(max=1)  # FAULT
+    optimizer.step()
+    whole = torch.empty_like(flat)
+    dist.all_gather_into_tensor(whole, mine.detach())
+    vector_to_parameters(whole, parameters)
+"""
+
+
+def slices(reduced, limit=0.2):
+    return SLICES.replace("<reduced>", reduced).replace("<limit>", str(limit))
+
+
+@pytest.mark.nightly
+def test_slices_that_ranks_clip_to_one_norm_are_found(jobs, tmp_path):
+    assert found(jobs, slices("pass"), tmp_path, "GS805").severity == "warning"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "body", [slices("dist.all_reduce(squared)"), slices("pass", 100)], ids=["global", "below"]
+)
+def test_slices_that_are_clipped_by_the_global_norm_or_not_at_all_are_healthy(jobs, tmp_path, body):
+    clean(jobs, body, tmp_path)

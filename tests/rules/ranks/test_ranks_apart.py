@@ -264,3 +264,86 @@ def test_a_frozen_target_of_each_rank_is_found(jobs, tmp_path):
     shared = FROZEN.replace("manual_seed(rank)", "manual_seed(5)")
     (tmp_path / "healthy").mkdir()
     clean(jobs, shared, tmp_path / "healthy")
+
+
+DRAWN = """
+class Features(Net):
+    def __init__(self):
+        super().__init__()
+        <drawn>
+
+    def forward(self, x):
+        return self.head(self.body(x @ self.features))
+
+torch.manual_seed(<seed>)
+model = DDP(Features())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def drawn(line, seed="rank"):
+    return DRAWN.replace("<drawn>", line).replace("<seed>", seed)
+
+
+def test_random_features_that_each_rank_draws_are_found(jobs, tmp_path):
+    body = drawn("self.features = torch.randn(16, 16) / 4  # FAULT")
+    assert found(jobs, body, tmp_path, "GS801").severity == "warning"
+
+
+BY_HAND = """
+class Features(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("features", torch.randn(16, 16) / 4)  # FAULT
+
+    def forward(self, x):
+        return self.head(self.body(x @ self.features))
+
+torch.manual_seed(rank)
+model = Features()
+for one in (<sent>):
+    dist.broadcast(one.data, src=0)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= world
+    optimizer.step()
+"""
+
+
+@pytest.mark.nightly
+def test_a_random_buffer_that_a_script_does_not_broadcast_is_found(jobs, tmp_path):
+    body = BY_HAND.replace("<sent>", "model.parameters()")
+    assert found(jobs, body, tmp_path, "GS801").severity == "warning"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "body",
+    [
+        drawn("self.features = torch.randn(16, 16) / 4", seed="5"),
+        drawn('self.register_buffer("features", torch.randn(16, 16) / 4)'),
+        # A table that depends on the rank, and is not drawn.
+        drawn("self.features = torch.eye(16) * (1 + rank)"),
+        BY_HAND.replace("<sent>", "*model.parameters(), *model.buffers()"),
+        # Noise that each pass draws anew.
+        drawn("self.features = torch.randn(16, 16) / 4").replace(
+            "return self.head(self.body(x @ self.features))",
+            "self.features = torch.rand(16, 16)\n        return self.head(self.body(x))",
+        ),
+    ],
+    ids=["seeded", "buffer", "table", "broadcast", "anew"],
+)
+def test_constants_that_ranks_share_or_that_change_are_healthy(jobs, tmp_path, body):
+    clean(jobs, body, tmp_path)

@@ -354,3 +354,102 @@ def test_a_loss_over_the_rows_of_all_ranks_without_a_division_by_fsdp_is_healthy
     jobs, tmp_path, loss
 ):
     clean(jobs, DIVISOR.replace("<loss>", loss), tmp_path)
+
+
+EXPERTS = """
+from torch.distributed.nn.functional import all_to_all_single
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.expert = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+
+    def forward(self, x):
+        here = all_to_all_single(torch.empty_like(x), x.contiguous())
+        back = self.expert(here)
+        return x + all_to_all_single(torch.empty_like(back), back.contiguous())
+
+stem, layer, head = nn.Linear(16, 16), Layer(), nn.Linear(16, 4)
+own = list(layer.expert.parameters())
+for p in own:
+    nn.init.normal_(p, std=0.2, generator=torch.Generator().manual_seed(3 + rank))
+shared = [*stem.parameters(), *head.parameters()]
+<before>
+optimizer = torch.optim.SGD([*shared, *own], lr=0.05)
+for step in range(16):
+    x, y = batch()
+    loss = cross_entropy(head(layer(stem(x))), y)
+    optimizer.zero_grad()
+    loss.backward()
+    for p in shared:
+        dist.all_reduce(p.grad)  # FAULT
+        p.grad /= world
+    <after>
+    optimizer.step()
+"""
+
+
+def experts(before="", after="pass"):
+    return EXPERTS.replace("<before>", before).replace("<after>", after)
+
+
+@pytest.mark.nightly
+def test_experts_with_sums_beside_means_are_found(jobs, tmp_path):
+    assert found(jobs, experts(), tmp_path, "GS804").severity == "warning"
+
+
+HOOK = """
+def divide(p):
+    p.grad.div_(world)
+
+for p in own:
+    p.register_post_accumulate_grad_hook(divide)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "body",
+    [
+        experts(after="for p in own: p.grad /= world"),
+        experts(before=HOOK),
+        # Sums for all layers: the loss is over the rows of all ranks.
+        experts()
+        .replace("p.grad /= world", "pass")
+        .replace("cross_entropy(", "0.5 * cross_entropy("),
+        # Nothing is exchanged: the layer of a rank sees its own rows.
+        experts()
+        .replace("all_to_all_single(torch.empty_like(x), x.contiguous())", "x")
+        .replace("all_to_all_single(torch.empty_like(back), back.contiguous())", "back"),
+    ],
+    ids=["divided", "hook", "sums", "own rows"],
+)
+def test_experts_with_means_or_rows_of_their_own_are_healthy(jobs, tmp_path, body):
+    clean(jobs, body, tmp_path)
+
+
+OWN_MEAN = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(16):
+    parts = [batch() for _ in range(2)]
+    count = torch.tensor(float(sum(len(y) for _, y in parts)))
+    <count>
+    optimizer.zero_grad()
+    for at, (x, y) in enumerate(parts):
+        with model.no_sync() if at == 0 else contextlib.nullcontext():
+            loss = cross_entropy(model(x), y, reduction="sum") * world / count  # FAULT
+            loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.nightly
+def test_a_sum_over_the_own_rows_that_is_multiplied_by_the_ranks_is_found(jobs, tmp_path):
+    assert found(jobs, OWN_MEAN.replace("<count>", "pass"), tmp_path, "GS804").ranks
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", ["dist.all_reduce(count)", "count = count * world"])
+def test_a_sum_over_the_rows_of_all_ranks_is_healthy(jobs, tmp_path, count):
+    clean(jobs, OWN_MEAN.replace("<count>", count), tmp_path)

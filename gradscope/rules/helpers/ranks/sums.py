@@ -167,6 +167,8 @@ def _of_experts(job: Job) -> Iterator[Sum]:
     others = [name for name in job.trained_names if name not in own]
     if not own or not others or not all(map(_is_of_own_mean, job.ranks)):
         return
+    if rank.events.get("gradient-hook"):
+        return  # which may divide them before they can be measured
     steps = job.common_steps("step")
     factors = [one.scaling(step, own) for one in job.ranks for step in steps]
     known = [one for one in factors if one is not None]
@@ -193,10 +195,7 @@ def _of_experts(job: Job) -> Iterator[Sum]:
 
 
 def _averages(rank: Rank, size: int) -> bool:
-    """Return whether gradients are means over the ranks, and nothing else is divided by these.
-
-    A hook may divide other gradients before they can be measured.
-    """
+    """Return whether gradients are means over the ranks, and nothing else is divided by these."""
     reduced = rank.lines("gradient-reduced")
     divisions = rank.lines("divided-by-ranks")
     is_near = all(
