@@ -25,6 +25,7 @@ from gradscope.capture.training.graph_facts import contains
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
 from gradscope.capture.training.state import TrainingState
+from gradscope.target import members
 
 _FIRST_SUMS, _MOST_SUMS = 16, 8
 """Number of first steps of which summed numbers are recorded, and their maximum in a step."""
@@ -89,6 +90,8 @@ class Collectives:
         """By `id` of a parameter with a gradient: index of its entry."""
         self._weights: tuple[int, frozenset[int]] = (0, frozenset())
         """Number of entries, and addresses of their parameters."""
+        self._buffers: tuple[int, frozenset[int]] = (-1, frozenset())
+        """A step, and addresses of the buffers in it."""
         self._versions: dict[int, int] = {}
         """By `id` of a parameter: version of its reduced gradient when the backward began."""
         self._late_line: int | None = None
@@ -235,6 +238,8 @@ class Collectives:
             return
         elif self._is_weight(tensor):
             self._log.note("weight-reduced", self._site(frame), name)
+        elif self._is_buffer(tensor):
+            self._log.note("buffer-reduced", self._site(frame), name)
         elif name != "broadcast":
             if self.window.has_backward:
                 self._reduced(name, tensor, operation, frame)
@@ -272,6 +277,13 @@ class Collectives:
             self._weights = (len(entries), frozenset(map(_address, alive)))
         # All tensors without memory of their own have the address 0.
         return _address(tensor) in self._weights[1] - {0}
+
+    def _is_buffer(self, tensor: Tensor) -> bool:
+        if self._buffers[0] != self._log.step:
+            models = self._training.models.modules
+            found = (one for model in models for _, one in members.own_buffers(model))
+            self._buffers = (self._log.step, frozenset(map(_address, found)))
+        return _address(tensor) in self._buffers[1] - {0}
 
     def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Measure a gradient after its reduction."""

@@ -34,7 +34,8 @@ class LocalNormClip(Rule):
     What it finds:
         A clip by the norm of the shards that a rank holds; a clip before the script reduces the
         gradients; a returned norm that is not the global one; a norm that counts replicated
-        weights once for each rank.
+        weights once for each rank; slices of a `reduce_scatter` that each rank clips by the norm of
+        its own.
 
     Why it matters:
         Each rank scales its part by another factor, which turns the gradient away from its
@@ -46,6 +47,8 @@ class LocalNormClip(Rule):
         returned is compared between ranks, and with the norm joined from all parts: sharded
         parameters add up, replicated ones count once. A factor of the world size, of a dimension
         of the mesh such as tp, of the number of shards, or of the root of one of them, is named.
+        Slices are clipped by norms of their own if all ranks scale them to the same norm, by other
+        factors, in three of the first 16 steps.
 
     How to fix it:
         Use `torch.nn.utils.clip_grad_norm_` on the DTensors of FSDP2, and `FSDP.clip_grad_norm_` of

@@ -101,6 +101,9 @@ class StatisticsPerRank(Rule):
         """Yield a finding on buffers that differ, and that no batch normalization explains."""
         if any(dict(model.options).get("batch_norms") for model in job.first.wrapped):
             return
+        reduced = (one for _, one in job.events("buffer-reduced"))
+        if any(one.step or one.count > job.first.step_count for one in reduced):
+            return  # in each step: they are measured between an update and its reduction
         found = [one for one in joined_events(job, "buffer") if _differs(job, one)]
         is_by_hand = job.is_by_hand and not job.first.wrapped
         if is_by_hand:

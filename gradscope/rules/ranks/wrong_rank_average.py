@@ -61,8 +61,9 @@ class WrongRankAverage(Rule):
         a communication hook, sums over the ranks and does not divide, or sums again after another
         backward has added to them; a mean over a rank's own rows where FSDP's division is switched
         off; a sum of activations over the ranks whose backward sums the gradients of equal losses;
-        a loss that is all-reduced before its backward, which does not change the gradients of this
-        rank.
+        gradients of layers that one rank holds, such as its expert, that are sums over the rows of
+        all ranks, while those of other layers are means; a loss that is all-reduced before its
+        backward, which does not change the gradients of this rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -75,7 +76,8 @@ class WrongRankAverage(Rule):
         ranks by all_reduce in the same step. The source of a communication hook is searched for a
         division. The norm of averaged gradients after backward, or of a gradient after its
         all-reduce, is compared with that at the step. An all-reduce of a tensor with history is
-        followed to the loss.
+        followed to the loss. Experts are layers whose weights begin apart, in a model whose ranks
+        exchange rows by `all_to_all` in the forward; hooks on gradients keep them from a finding.
 
     How to fix it:
         Leave the division to DDP. Multiply a loss that is divided by the tokens of all ranks by the
