@@ -4,10 +4,11 @@ import ast
 import functools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, nodes_within, tree_of
+from gradscope.frozen import dataclass
 
 _DRAWING = re.compile(
     r"^(rand\w*|(log_)?normal_?|(standard_)?normal|uniform_?|bernoulli_?|exponential_|cauchy_"
@@ -17,30 +18,68 @@ _DRAWING = re.compile(
 
 
 def drawn_at(kind: type, name: str) -> Line | None:
-    """Return the line at which a class sets an attribute or a buffer to random numbers."""
+    """Return the line at which a class sets an attribute or a buffer to random numbers.
+
+    None if the forward does not read it: a module may hold data of its rank.
+    """
+    found: Line | None = None
+    is_read = False
     for base in kind.__mro__:
         module = base.__module__
         if module == "torch" or module.startswith("torch."):
             continue
         file = getattr(sys.modules.get(module), "__file__", None)
-        number = None if file is None else _draws(file).get((base.__name__, name))
-        code = None if file is None or number is None else code_at(file, number)
+        known = _classes(file).get(base.__name__) if file is not None else None
+        if file is None or known is None:
+            continue
+        is_read = is_read or name in known.read
+        number = known.drawn.get(name)
+        code = None if number is None or found is not None else code_at(file, number)
         if code is not None and number is not None:
-            return Line(code, number)
-    return None
+            found = Line(code, number)
+    return found if is_read else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """What the source of a class does with its attributes."""
+
+    drawn: Mapping[str, int]
+    """Lines that set attributes to random numbers, by attribute."""
+    read: frozenset[str]
+    """Attributes that `forward`, or a method that it calls, reads."""
 
 
 @functools.lru_cache(maxsize=16)
-def _draws(file: str) -> dict[tuple[str, str], int]:
-    """Return the lines that set random attributes, by class and attribute."""
+def _classes(file: str) -> dict[str, _Class]:
+    """Return the classes of a file, by name."""
     return {
-        (kind.name, name): number
+        kind.name: _class(kind)
         for kind in ast.walk(tree_of(file))
         if isinstance(kind, ast.ClassDef)
-        for method in kind.body
-        if isinstance(method, ast.FunctionDef)
-        for name, number in _of_method(method)
     }
+
+
+def _class(kind: ast.ClassDef) -> _Class:
+    methods = {one.name: one for one in kind.body if isinstance(one, ast.FunctionDef)}
+    drawn = {name: line for one in methods.values() for name, line in _of_method(one)}
+    read: set[str] = set()
+    waiting = ["forward"]
+    while waiting:
+        method = methods.pop(waiting.pop(), None)
+        if method is not None:
+            names = set(_own_attributes(method))
+            read |= names
+            waiting += sorted(names)
+    return _Class(drawn, frozenset(read))
+
+
+def _own_attributes(method: ast.FunctionDef) -> Iterator[str]:
+    """Yield the attributes of `self` that a method reads."""
+    for node in ast.walk(method):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Load()):
+                yield name
 
 
 def _of_method(method: ast.FunctionDef) -> Iterator[tuple[str, int]]:

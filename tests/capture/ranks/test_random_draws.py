@@ -30,6 +30,16 @@ class Own(Base):
         self.table = torch.arange(8).cos()
         self.register_buffer("mask", torch.ones(4))
         self.other = self.make(torch.zeros(4))
+        self.data = torch.rand(64, 4)
+
+    def training_step(self, at):
+        return self(self.data[at])
+
+    def forward(self, x):
+        return self.encode(x @ self.plain.T + self.inherited) + self.buffer + self.table
+
+    def encode(self, x):
+        return x * self.mask * self.other @ self.through
 """
 
 
@@ -52,8 +62,8 @@ def test_the_line_of_a_random_attribute_is_found(own, name):
     assert lines[line.number - 1].endswith(f"# {name}")
 
 
-@pytest.mark.parametrize("name", ["table", "mask", "other", "missing"])
-def test_other_attributes_are_not_random(own, name):
+@pytest.mark.parametrize("name", ["table", "mask", "other", "missing", "data"])
+def test_attributes_that_are_not_random_or_not_of_the_forward_are_left_out(own, name):
     assert drawn_at(own[0], name) is None
 
 
