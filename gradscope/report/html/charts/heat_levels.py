@@ -13,6 +13,10 @@ from gradscope.report.html.columns import Json, numbers, positions
 
 _CELLS, _COLUMNS = 300_000, 8_000
 """Maximum number of cells of a level, and of its columns: 0.8 megabytes of a page."""
+_ROOM = 1_900_000
+"""Bytes of a page for the heatmap, below which levels are added: other charts take the rest."""
+_SHOWN, _FINER = 16 / 3, 8 / 3
+"""Bytes of a cell that is shown at first, and of one of a finer level."""
 ZERO, BROKEN, MISSING = range(3)
 """States of cells without a logarithm, as the page knows them."""
 _STATES = 3
@@ -28,17 +32,26 @@ def width_of(rows: Sequence[HeatRow]) -> int:
 
 
 def finer_levels(finest: Sequence[Heat], found: Sequence[Heat]) -> dict[str, Json]:
-    """Return the finer columns by quantity; none where the heatmap has a column for each step.
+    """Return the finer columns by quantity, as long as there is room, the gradients first.
+
+    There are none where the heatmap has a column for each step.
 
     Args:
         finest: The quantities in as many columns as there is room for.
         found: What the heatmap shows at first of each.
     """
-    return {
-        heat.quantity: _level(heat)
-        for heat, shown in zip(finest, found, strict=True)
-        if len(heat.columns) > len(shown.columns)
-    }
+    room = _ROOM - _SHOWN * sum(map(_size, found))
+    levels: dict[str, Json] = {}
+    for heat, shown in zip(finest, found, strict=True):
+        taken = _FINER * _size(heat)
+        if len(heat.columns) > len(shown.columns) and taken <= room:
+            levels[heat.quantity] = _level(heat)
+            room -= taken
+    return levels
+
+
+def _size(heat: Heat) -> int:
+    return len(heat.cells) * len(heat.columns)
 
 
 def _level(heat: Heat) -> Json:
