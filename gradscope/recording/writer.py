@@ -1,6 +1,7 @@
 """The file of a recording, written step by step."""
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
@@ -351,12 +352,29 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
     connection.executemany("INSERT INTO meta VALUES (?, ?)", texts.items())
     connection.execute("COMMIT")
     # The tables exist before the log: whoever opens the file from now on recognizes it by them.
-    connection.execute("PRAGMA journal_mode = WAL")
+    start_log(connection)
     # Survives a killed process; after a power cut, the last steps may be missing.
     connection.execute("PRAGMA synchronous = NORMAL")
     # A first read takes the lock by which others see that the file is in use.
     connection.execute("SELECT name FROM meta").fetchone()
 
 
+def start_log(connection: sqlite3.Connection) -> None:
+    """Turn the log on. SQLite does not wait for processes that look at the new file meanwhile."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+_PATIENCE, _PAUSE = 5.0, 0.01
+"""Seconds for which others may hold a new file, and between two attempts."""
 _LEAST_LOG = 800_000
 """Bytes of the log after which it is written back at the soonest: that waits for the disk."""

@@ -5,6 +5,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from gradscope.recording.meta import header_of
 from gradscope.recording.paths import check_free
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.recording.store import load_recording
-from gradscope.recording.writer import RecordingWriter
+from gradscope.recording.writer import RecordingWriter, start_log
 from gradscope.rules.engine import judge
 from tests.recording.recordings import small
 from tests.recording.test_thinning import ROOM, numbers, recorder_at, run_step, written
@@ -148,6 +149,23 @@ def test_of_two_that_want_a_name_one_gets_it(tmp_path):
         path.unlink()
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def test_a_new_file_waits_for_another_that_wants_its_name(tmp_path):
+    path = tmp_path / "run.gradscope"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as own,
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other,
+    ):
+        own.execute("CREATE TABLE meta (name)")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):  # SQLite does not wait here
+            own.execute("PRAGMA journal_mode = WAL")
+        timer = threading.Timer(0.2, other.execute, ["COMMIT"])
+        timer.start()
+        start_log(own)
+        timer.join()
+        assert own.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_folder_that_takes_no_file_is_one_message_before_the_training():

@@ -3,6 +3,20 @@
 
 const MOST_COLUMNS = 500;
 const [ZERO, BROKEN, MISSING] = [0, 1, 2];
+const STATES = 3;
+
+// The numbers and the states of a level's rows, which the page holds as one code a cell.
+const unpacked = new WeakMap();
+function cellsOf(level) {
+  if (!unpacked.has(level)) {
+    unpacked.set(level, {
+      z: level.rows.map(({ low, size, codes }) => (
+        codes.map((code) => (code === null || code < STATES ? null : low + (code - STATES) * size)))),
+      states: level.rows.map(({ codes }) => codes.map((code) => (code < STATES ? code : null))),
+    });
+  }
+  return unpacked.get(level);
+}
 
 // The columns between two steps in groups of neighbours: where the groups begin and the last ends,
 // and how many columns a group has.
@@ -27,28 +41,29 @@ function cellOf(numbers, states, start, end) {
 }
 
 // The step to select by a click: that of the column with the largest number, or a broken one.
-function tellingOf(level, start, end) {
+function tellingOf(steps, { z, states }, start, end) {
   let [best, rank] = [start, -Infinity];
   for (let at = start; at < end; at += 1) {
-    const own = level.states.some((row) => row[at] === BROKEN)
-      ? Infinity : Math.max(...level.z.map((row) => row[at] ?? -Infinity));
+    const own = states.some((row) => row[at] === BROKEN)
+      ? Infinity : Math.max(...z.map((row) => row[at] ?? -Infinity));
     if (own > rank) [best, rank] = [at, own];
   }
-  return level.steps[best];
+  return steps[best];
 }
 
 // A quantity in view: edges and texts of the columns, and cells by row.
 function levelInView(level, { starts, end }) {
   const ends = [...starts.slice(1), end];
+  const found = cellsOf(level);
   return {
     x: [...starts, end].map((at) => level.edges[at]),
-    steps: starts.map((start, at) => tellingOf(level, start, ends[at])),
+    steps: starts.map((start, at) => tellingOf(level.steps, found, start, ends[at])),
     columns: starts.map((start, at) => {
       const [first, last] = [level.first[start], level.last[ends[at] - 1]];
       return `${first === last ? '' : 'the largest of '}${steps(first, last)}`;
     }),
-    cells: level.z.map((numbers, row) => (
-      starts.map((start, at) => cellOf(numbers, level.states[row], start, ends[at])))),
+    cells: found.z.map((numbers, row) => (
+      starts.map((start, at) => cellOf(numbers, found.states[row], start, ends[at])))),
   };
 }
 

@@ -15,12 +15,13 @@ function gradientsOf({ figure, finer }) {
   if (!heat) return null;
   const common = { names: heat.y, rows: heat.meta.rows };
   const level = finer?.gradient;
+  const { z, states } = level ? cellsOf(level) : {};
   const without = figure.data.find(({ type, name }) => type === 'heatmap' && name === 'no gradient');
   return level ? {
     ...common, edges: level.edges, steps: level.steps,
     columnName: (column) => steps(level.first[column], level.last[column]),
-    normsOf: (column) => level.z.map((row, at) => normOf(row[column], level.states[at][column])),
-    isWithout: (column, at) => level.states[at][column] === MISSING,
+    normsOf: (column) => z.map((row, at) => normOf(row[column], states[at][column])),
+    isWithout: (column, at) => states[at][column] === MISSING,
   } : {
     ...common, edges: heat.x, steps: heat.meta.steps,
     columnName: (column) => heat.meta.columns[column].replace('the largest of ', ''),
