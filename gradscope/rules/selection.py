@@ -47,7 +47,9 @@ def _named(wanted: str, rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ...]
 
 def suggestion(given: str, names: Iterable[str]) -> str:
     """Return the end of a message on an unknown name; empty without a similar name."""
-    close = get_close_matches(given, list(names), n=1)
+    known = list(names)
+    read = given.upper().translate(str.maketrans("OIL", "011"))  # as in GS7O2
+    close = [read] if read in known else get_close_matches(given, known, n=1)
     return f": did you mean `{close[0]}`?" if close else ""
 
 

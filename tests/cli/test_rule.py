@@ -78,6 +78,7 @@ def test_output_file(tmp_path, shown):
     some_on_push(
         [
             ("GS999", "error: no rule `GS999`"),
+            ("GS7O2", "error: no rule `GS7O2`: did you mean `GS702`?"),
             ("dead-unti", "error: no rule `dead-unti`: did you mean `dead-unit`?"),
             ("tool", "error: there is no rule in `tool` yet"),
         ],

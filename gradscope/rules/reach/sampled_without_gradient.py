@@ -89,11 +89,13 @@ class SampledWithoutGradient(Rule):
     def _finding(
         self, context: RuleContext, site: int | None, parameters: tuple[int, ...], use: NodeRecord
     ) -> Finding:
+        stats = [context.parameter_stat(parameter) for parameter in parameters]
+        learns = any(stat is not None and stat.reach == "gradient" for stat in stats)
         return self.finding(
             context,
             message=(
                 f"the sample carries no gradient: {len(parameters)} parameters of its "
-                "distribution learn from other terms only"
+                f"distribution learn {'from other terms only' if learns else 'nothing'}"
             ),
             remedy=(
                 "draw by rsample(), or as mean + std * torch.randn_like(std), and do not detach it"

@@ -8,6 +8,7 @@ from gradscope.session.report import Report
 from tests.report.conftest import build
 from tests.report.html.charts.conftest import REPORTS
 from tests.report.html.figures import plain
+from tests.rules.inspecting import report_of_file
 
 
 def columns_of(chart):
@@ -88,3 +89,23 @@ def test_findings_stand_with_what_they_are_about():
     marked = columns_of(tensor_table(report))["findings"]["values"]
     made = [row.operation for row, codes in zip(report.tensors, marked, strict=True) if codes]
     assert made == ["ReluBackward0"]
+
+
+def test_lines_are_named_by_what_they_do(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\nclass Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.used = nn.Linear(4, 1)\n        self.left = nn.Linear(4, 1)\n"
+        "    def forward(self, x):\n        return self.used(x)\n"
+        "def build_model(): return Net()\ndef build_batch(): return torch.randn(8, 4)\n"
+        "def compute_loss(model, batch): return model(batch).square().mean()\n"
+    )
+    columns = columns_of(parameter_table(report_of_file(path, probe_steps=0)))
+    used, made = (
+        [value and value.rpartition(":")[2] for value in columns[title]["values"]]
+        for title in ("used at", "made at")
+    )
+    assert used == ["9", "9", None, None]
+    assert made == ["6", "6", "7", "7"]
+    assert "line" not in columns

@@ -38,10 +38,18 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 
 
 def _steps(source: SourceFile, line: int) -> Iterator[tuple[cst.BaseSmallStatement, str]]:
-    """Yield the statements of a line that step an optimizer, with its name."""
+    """Yield the statements of a line that step an optimizer, with its name.
+
+    What is named a schedule is none.
+    """
     for statement in source.statements(line):
         optimizer = optimizer_of(source, statement)
-        if optimizer is not None and isinstance(statement, cst.BaseSmallStatement):
+        is_schedule = optimizer is not None and "sched" in optimizer.lower()
+        if (
+            optimizer is not None
+            and not is_schedule
+            and isinstance(statement, cst.BaseSmallStatement)
+        ):
             yield statement, optimizer
 
 
