@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.step.graph import free_the_dead
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.guard import Function
@@ -59,7 +60,10 @@ class RepeatedBackwards:
         if found is None:
             self._training.record_in_full()
             return False
-        if not (found.has_loss and is_backward):
+        if not is_backward:
+            return True
+        found.number = patterns.last_number = sequence_number()
+        if not found.has_loss:
             return True
         loss = loss_of(outputs)
         if loss is None:  # it is not finite, or not readable any more

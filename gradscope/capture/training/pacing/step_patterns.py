@@ -14,7 +14,6 @@ from types import CodeType, FrameType
 
 import torch
 
-from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.training.event_log import Event, EventLog
 from gradscope.capture.training.gradient_state import GradientState, States
 from gradscope.capture.training.locations import Locations
@@ -93,10 +92,11 @@ class StepPatterns:
         self._is_synced = True
         """Whether the known states of gradients are current."""
         self.last_number = 0
-        """Sequence number at the last backward in a step that repeated another."""
+        """Sequence number at the last backward in a step that repeated another, set with that of
+        its position."""
         self._backwards: list[Position] = []
         self._is_again = False
-        """Whether the last compared call repeats the ones before it."""
+        """Whether the last compared call of `autograd.grad` repeats the ones before it."""
         self._last_grad: Event | None = None
         self._grad_keys: set[Key] = set()
         """The last recorded call of `autograd.grad`, and the keys of its series."""
@@ -122,15 +122,12 @@ class StepPatterns:
             caller = outer
         key = (kind, id(caller.f_code), caller.f_lasti, detail)
         following = here.next.get(key)
-        self._is_again = False
         if following is None or kind == "grad":
             key = self._key_at(kind, detail, caller)
             self._is_again = kind == "grad" and follows_grad(here, key)
             following = here if self._is_again else here.next.get(key)
         if following is not None:
             self.position = following
-            if kind == "backward":
-                following.number = self.last_number = sequence_number()
         return following
 
     def is_grad_again(self, detail: int, frame: FrameType) -> bool:
@@ -191,7 +188,8 @@ class StepPatterns:
     def forget_last(self) -> None:
         """Take back the last call, which raised an exception."""
         here = self.position
-        if here is not None and not self._is_again:
+        is_grad = here is not None and here.key is not None and here.key[0] == "grad"
+        if here is not None and not (is_grad and self._is_again):
             self.position = here.before
             if here.has_loss and self.losses:
                 self.losses.pop()
