@@ -134,10 +134,11 @@ def only_number(tensor: Tensor) -> float | None:
     It runs once per step, between code that empties the processor's caches: each property of the
     tensor takes half a microsecond. The address tells that it has memory of its own.
     """
-    if type(tensor) is not Tensor or not tensor.is_cpu or tensor.numel() != 1:
+    if type(tensor) is not Tensor or not tensor.is_cpu:
         return None
     try:
-        # Sparse and functional tensors, and those of transforms of `torch.func`, raise here.
+        # Sparse and functional tensors, those of transforms of `torch.func`, and tensors of several
+        # elements raise here.
         if not tensor.data_ptr() or (tensor.storage_offset() and not is_in_memory(tensor)):
             return None
         value = tensor.item()

@@ -57,7 +57,8 @@ class Zeroing:
         patches.wrap(nn.Module, "zero_grad", partial(self._wrap, self._before_modules))
 
     def _wrap(self, before: Callable[[Owner, FrameType], _Held], original: Function) -> Function:
-        guard = self._training.guard
+        training = self._training
+        guard = training.guard
 
         def begin(owner: Owner, frame: FrameType) -> _Held:
             held = before(owner, frame)
@@ -69,7 +70,7 @@ class Zeroing:
             if is_traced() or not guard.active:
                 return original(owner, *args, **kwargs)
             optimizer = owner if isinstance(owner, Optimizer) else None
-            if self._training.repeats("zero", optimizer, sys._getframe(1)):
+            if training.repeats("zero", optimizer, sys._getframe(1)):
                 return original(owner, *args, **kwargs)
             # State is read before the call: afterwards the gradients are gone, used or not.
             held = guard.run(begin, owner, sys._getframe(1))

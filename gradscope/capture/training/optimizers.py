@@ -106,8 +106,7 @@ class Optimizers:
     def __init__(self, gradient_state: GradientState, locations: Locations) -> None:
         self._gradient_state, self._locations = gradient_state, locations
         self.known: list[Known] = []
-        self._indices: dict[int, int] = {}
-        """By `id`."""
+        self._by_id: dict[int, Known] = {}
 
     def made(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Record the construction of an optimizer."""
@@ -128,8 +127,7 @@ class Optimizers:
 
     def own(self, optimizer: Optimizer) -> Known | None:
         """Return the entry of an optimizer that is known itself; None for others."""
-        index = self._indices.get(id(optimizer))
-        known = None if index is None else self.known[index]
+        known = self._by_id.get(id(optimizer))
         # The `id` of a freed optimizer may be that of a new one.
         return known if known is not None and known.optimizer() is optimizer else None
 
@@ -203,7 +201,7 @@ class Optimizers:
         own = set(known.ids)
         others = (one.index for one in reversed(self.known) if not own.isdisjoint(one.ids))
         known.replaced = next(others, None)
-        self._indices[id(optimizer)] = known.index
+        self._by_id[id(optimizer)] = known
         self.known.append(known)
         return known
 

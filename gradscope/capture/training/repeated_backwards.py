@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.step.graph import free_the_dead
 from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.guard import Function
@@ -32,6 +33,7 @@ class RepeatedBackwards:
 
     def __init__(self, training: TrainingState, scaled: dict[int, Number], failed: Failed) -> None:
         self._training, self._scaled, self._failed = training, scaled, failed
+        self._patterns = training.pace.patterns
 
     def begins(
         self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
@@ -44,28 +46,34 @@ class RepeatedBackwards:
             kwargs: Its keyword arguments.
             frame: Frame of its caller.
         """
-        training = self._training
-        pace = training.pace
-        patterns = pace.patterns
-        is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
-        detail = 3 if is_backward else 1
-        if len(args) > 2:
-            detail = 2 * bool(is_backward and args[1]) + bool(args[2])
-        if patterns.position and patterns.position.by_hand:
-            training.end_step_by_hand()
+        patterns = self._patterns
+        is_backward = args[5] if len(args) > 5 else kwargs.get("accumulate_grad")
+        if len(args) <= 2:
+            detail = 3 if is_backward else 1
+        else:
+            detail = (2 if is_backward and args[1] else 0) + (1 if args[2] else 0)
         here = patterns.position
+        if here is not None and here.by_hand is not None:
+            self._training.end_step_by_hand()
+            here = patterns.position
         found = patterns.repeats("backward" if is_backward else "grad", detail, frame)
-        if found is not None and is_backward and found.has_loss:
-            loss = loss_of(outputs)
-            if loss is None:  # it is not finite, or not readable any more
-                patterns.position, pace.measures, found = here, True, None
-            else:
-                patterns.losses.append(loss)
-                if self._scaled:
-                    pace.unscale_loss(lambda: last_scale(self._scaled))
         if found is None:
-            training.record_in_full()
-        return found is not None
+            self._training.record_in_full()
+            return False
+        if not is_backward:
+            return True
+        found.number = patterns.last_number = sequence_number()
+        if not found.has_loss:
+            return True
+        loss = loss_of(outputs)
+        if loss is None:  # it is not finite, or not readable any more
+            patterns.position, self._training.pace.measures = here, True
+            self._training.record_in_full()
+            return False
+        patterns.losses.append(loss)
+        if self._scaled:
+            self._training.pace.unscale_loss(lambda: last_scale(self._scaled))
+        return True
 
     def run(
         self,
@@ -75,9 +83,10 @@ class RepeatedBackwards:
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         """Run a backward that repeats another."""
-        training, guard = self._training, self._training.guard
+        training = self._training
+        guard = training.guard
         training.steps_in_repeated_backward = 0
-        guard.repeating = training.pace.patterns.thread
+        guard.repeating = self._patterns.thread
         try:
             result = original(outputs, *args, **kwargs)
         except BaseException as error:

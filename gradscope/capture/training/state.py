@@ -136,7 +136,8 @@ class TrainingState:
         Otherwise the rest of the step is recorded in full.
         """
         patterns = self.pace.patterns
-        if patterns.position is None:
+        here = patterns.position
+        if here is None:
             return False
         if self.steps_in_repeated_backward is not None:
             return True
@@ -144,7 +145,7 @@ class TrainingState:
         if optimizer is not None:
             known = self.optimizers.own(optimizer)
             detail = _UNKNOWN if known is None else known.index
-        if patterns.position.by_hand is not None:
+        if here.by_hand is not None:
             self.end_step_by_hand()
         if patterns.repeats(kind, detail, frame) is not None:
             return True

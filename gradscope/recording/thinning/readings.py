@@ -175,7 +175,8 @@ class Readings:
         """Return how many times the usual number it is; 0 for a usual one."""
         if not isfinite(value):
             return self._of_trouble("broken number")
-        is_above = len(before) >= 20 and value > max(before)
+        # Most numbers are below the last one or one before: the first comparison is the cheapest.
+        is_above = len(before) >= 20 and value > before[-1] and value > max(before)
         usual = abs(median(before)) if is_above else 0.0
         before.append(value)
         return abs(value) / max(usual, 1e-30) if is_above and abs(value) > factor * usual else 0.0

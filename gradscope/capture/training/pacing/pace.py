@@ -65,8 +65,8 @@ class Pace:
         self.sentinels = Sentinels()
         self._free: float = 0
         """Number of coming steps without decisions, if they repeat others."""
-        self._passed: list[int | None] = []
-        """For each of them that is over: index of the optimizer that stepped."""
+        self._passed: list[tuple[Position, int | None, float]] = []
+        """For each of them that is over: its end, the optimizer's index, and the learning rate."""
         self.take_passed: Callable[[Sequence[int | None]], None]
         """Receives steps that repeated others, as indices of their optimizers."""
 
@@ -100,7 +100,7 @@ class Pace:
             and event.kind == "backward"
             and self.patterns.join(self._event_log.events)
         ):
-            self._may_join, self._kind = False, "repeated"
+            self._may_join, self._kind, self._free = False, "repeated", 0
             self._event_log.events.clear()
         else:
             self.patterns.noted(event)
@@ -178,17 +178,15 @@ class Pace:
             optimizer: Index of the optimizer that stepped; None for a manual step.
             rate: Learning rate.
         """
-        passed, patterns = self._passed, self.patterns
-        if len(passed) >= self._free or end.step not in self._sources:
+        passed, following = self._passed, end.following
+        if len(passed) >= self._free or following is None or end.step not in self._sources:
             return False
-        if not patterns.goes_on(end):
-            return False
+        patterns = self.patterns
         if losses := patterns.losses:
             self._losses.extend(losses)
             losses.clear()
-        self._choices.append(self._sources[end.step])
-        self._rates.append(rate if type(rate) is float else _number(rate))
-        passed.append(optimizer)
+        passed.append((end, optimizer, rate if type(rate) is float else _number(rate)))
+        patterns.position = following
         return True
 
     def rest(self, steps: float) -> None:
@@ -202,10 +200,15 @@ class Pace:
         if not self._passed:
             return
         passed, self._passed = self._passed, []
+        for end, _, rate in passed:
+            if end.step is not None:
+                self._choices.append(self._sources[end.step])
+                self._rates.append(rate)
+        self.patterns.ended(passed[-1][0])
         self.steps += len(passed)
         self.counts["repeated"] = self.counts.get("repeated", 0) + len(passed)
         self.budget.repeated_steps_ended(len(passed))
-        self.take_passed(passed)
+        self.take_passed([optimizer for _, optimizer, _ in passed])
 
     def repeated(self, end: Position, rate: object) -> None:
         """Process a step that repeated another to its end."""
@@ -223,6 +226,8 @@ class Pace:
 
     def flush(self) -> None:
         """Write the repeated steps that are held."""
+        if self._passed:
+            self.settle()
         now = time.perf_counter()
         if self._choices:
             began = now

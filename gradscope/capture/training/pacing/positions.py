@@ -31,6 +31,8 @@ class Position:
     """At a sequence's end: its index."""
     by_hand: "Position | None" = None
     """End of the sequence, if the script changes its weights itself after this call."""
+    following: "Position | None" = None
+    """At a sequence's end: start of the next step, once such a step has repeated another."""
 
 
 def follows_grad(here: Position | None, key: Key) -> bool:

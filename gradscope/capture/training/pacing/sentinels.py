@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ctypes import Array, c_char
 from dataclasses import dataclass
 from itertools import islice
+from math import isfinite
 from sys import byteorder
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from torch._C import (
     _len_torch_function_stack,
 )
 
-from gradscope.capture.first_elements import is_alike, memory_of
+from gradscope.capture.first_elements import memory_of
 from gradscope.capture.reading import is_plain, only_number
 from gradscope.capture.tensor_references import WeakTensor
 from gradscope.capture.training.steps.measurements import Measured
@@ -107,11 +108,12 @@ class CheckedGradient:
         parameter: Its parameter.
     """
 
-    __slots__ = ("_count", "_dtype", "_memory", "_top_bytes", "parameter")
+    __slots__ = ("_count", "_dtype", "_memory", "_nbytes", "_top_bytes", "parameter")
 
     def __init__(self, reference: WeakTensor[Tensor], parameter: Tensor) -> None:
         self.parameter = reference
         self._count, self._dtype = parameter.numel(), parameter.dtype
+        self._nbytes = self._count * parameter.itemsize
         self._top_bytes = _TOP_BYTES.get(self._dtype) if byteorder == "little" else None
         self._memory: dict[int, Array[c_char]] = {}
         """By address: each backward may make the gradient anew, at one of few addresses."""
@@ -131,7 +133,7 @@ class CheckedGradient:
             return self._has_finite_sum(gradient)
         if memory is None:
             memory = self._read(gradient)
-        elif not is_alike(gradient, self._dtype, self._count):
+        elif gradient.nbytes != self._nbytes or not gradient.is_contiguous():
             memory = None
         if memory is not None:
             top = memory.raw[self._top_bytes]
@@ -192,13 +194,14 @@ def is_broken(number: object) -> bool:
 def loss_of(outputs: object) -> float | None:
     """Return a loss in main memory, NaN if it lies elsewhere; None if it is not finite."""
     loss = outputs[0] if type(outputs) is tuple and len(outputs) == 1 else None
+    if type(loss) is not Tensor:
+        return None
     # Most scripts have no mode: one call less.
     is_seen = _len_torch_function_stack() or _len_torch_dispatch_stack()
-    value = only_number(loss) if type(loss) is Tensor and not is_seen else _read(loss)
+    value = _read(loss) if is_seen else only_number(loss)
     if value is None:
-        is_far = type(loss) is Tensor and loss.device.type not in ("cpu", "meta")
-        return math.nan if is_far else None
-    return value if math.isfinite(value) else None
+        return None if loss.device.type in ("cpu", "meta") else math.nan
+    return value if isfinite(value) else None
 
 
 def _read(number: object) -> float | None:

@@ -14,7 +14,6 @@ from types import CodeType, FrameType
 
 import torch
 
-from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.training.event_log import Event, EventLog
 from gradscope.capture.training.gradient_state import GradientState, States
 from gradscope.capture.training.locations import Locations
@@ -76,8 +75,11 @@ class StepPatterns:
         """Sequence of the last step."""
         self.thread = get_ident()
         """Thread that makes the steps."""
-        self._passed: dict[int, tuple[CodeType, bool]] = {}
-        """By `id` of code: whether its calls count as its caller's."""
+        self._passed: dict[int, CodeType] = {}
+        """By `id`: code whose calls count as its caller's. Code objects compare by their bytecode,
+        which is slow: `id` stands for identity."""
+        self._callers: dict[int, CodeType] = {}
+        """By `id`: code whose calls are its own."""
         self._codes: dict[int, CodeType] = {}
         """Codes of keys, kept alive so that their `id` stays valid."""
         self._nodes = 0
@@ -90,10 +92,11 @@ class StepPatterns:
         self._is_synced = True
         """Whether the known states of gradients are current."""
         self.last_number = 0
-        """Sequence number at the last backward in a step that repeated another."""
+        """Sequence number at the last backward in a step that repeated another, set with that of
+        its position."""
         self._backwards: list[Position] = []
         self._is_again = False
-        """Whether the last compared call repeats the ones before it."""
+        """Whether the last compared call of `autograd.grad` repeats the ones before it."""
         self._last_grad: Event | None = None
         self._grad_keys: set[Key] = set()
         """The last recorded call of `autograd.grad`, and the keys of its series."""
@@ -113,15 +116,18 @@ class StepPatterns:
         here = self.position
         if here is None or get_ident() != self.thread:
             return None
-        key = self._key_at(kind, detail, frame)
+        # The usual call comes from code that is known: nothing is called to find that out.
+        passed, caller = self._passed, frame
+        while id(caller.f_code) in passed and (outer := caller.f_back) is not None:
+            caller = outer
+        key = (kind, id(caller.f_code), caller.f_lasti, detail)
         following = here.next.get(key)
-        self._is_again = kind == "grad" and follows_grad(here, key)
-        if self._is_again:
-            following = here
+        if following is None or kind == "grad":
+            key = self._key_at(kind, detail, caller)
+            self._is_again = kind == "grad" and follows_grad(here, key)
+            following = here if self._is_again else here.next.get(key)
         if following is not None:
             self.position = following
-            if kind == "backward":
-                following.number = self.last_number = sequence_number()
         return following
 
     def is_grad_again(self, detail: int, frame: FrameType) -> bool:
@@ -139,14 +145,10 @@ class StepPatterns:
         return self._key_at("grad", detail, frame) in self._grad_keys
 
     def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> Key:
-        passed = self._passed
         while frame is not None:
-            # Code objects compare by their bytecode, which is slow: `id` stands for identity.
             code = frame.f_code
-            key = id(code)
-            known = passed.get(key) or self._learn(code)
-            if not known[1]:
-                return kind, key, frame.f_lasti, detail
+            if not self._is_passed(code):
+                return kind, id(code), frame.f_lasti, detail
             frame = frame.f_back
         return kind, 0, 0, detail
 
@@ -169,16 +171,25 @@ class StepPatterns:
         """Return whether this is the thread that makes the steps."""
         return get_ident() == self.thread
 
-    def _learn(self, code: CodeType) -> tuple[CodeType, bool]:
-        if len(self._passed) == _MOST_CODES:  # a script may create new code in every step
-            self._passed.clear()
-        known = self._passed[id(code)] = (code, self._locations.is_passed_over(code))
-        return known
+    def _is_passed(self, code: CodeType) -> bool:
+        """Return whether calls by some code count as its caller's."""
+        key = id(code)
+        if key in self._passed:
+            return True
+        if key in self._callers:
+            return False
+        is_passed = self._locations.is_passed_over(code)
+        known = self._passed if is_passed else self._callers
+        if len(known) == _MOST_CODES:  # a script may create new code in every step
+            known.clear()
+        known[key] = code
+        return is_passed
 
     def forget_last(self) -> None:
         """Take back the last call, which raised an exception."""
         here = self.position
-        if here is not None and not self._is_again:
+        is_grad = here is not None and here.key is not None and here.key[0] == "grad"
+        if here is not None and not (is_grad and self._is_again):
             self.position = here.before
             if here.has_loss and self.losses:
                 self.losses.pop()
@@ -193,6 +204,8 @@ class StepPatterns:
         if self.losses:
             self.losses = []
         self.position = root if may_repeat and root is not None and root.next else None
+        if self.position is not None and self._end is not None and self._end.pattern == self._last:
+            self._end.following = root
         return self.position is not None
 
     def join(self, events: list[Event]) -> bool:
@@ -266,22 +279,10 @@ class StepPatterns:
         following.has_loss = "loss" in events[-1].numbers
         return following
 
-    def goes_on(self, end: Position) -> bool:
-        """Finish a step that repeated another, and start the next, which may repeat one too.
-
-        It is `ended` and `begin` for most steps. The losses stay until the caller has taken them.
-        Return False, without an effect, if the next step cannot repeat any.
-        """
-        root = self._roots.get(end.pattern)
-        if root is None or not root.next or self._snapshots:
-            return False
-        self._last, self._end, self._is_synced = end.pattern, end, False
-        self._is_odd, self.position = False, root
-        return True
-
     def ended(self, end: Position) -> None:
         """Finish a step that followed a sequence to its end."""
         self._last, self._end, self._is_synced = end.pattern, end, False
+        self._is_odd = False
 
     def catch_up(self) -> bool:
         """Set gradients to the states left by repeated steps; return whether there were any.

@@ -22,14 +22,21 @@ class BetweenSteps:
     def __init__(self, training: TrainingState) -> None:
         self._guard = training.guard
         self.weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
-        self._steps = 0
+        self._until = 1
+        """Number of steps until hooks are counted."""
 
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Look at an optimizer's parameters before its step."""
-        self._steps += 1
-        if self._steps % _EVERY == 1 and not is_traced():
-            self._guard.run(self._hooks.count, optimizer)
+        self._until -= 1
+        if not self._until:
+            self._until = _EVERY
+            if not is_traced():
+                self._guard.run(self._look_closer, optimizer)
         self.weights.before_step(optimizer, frame)
+
+    def _look_closer(self, optimizer: Optimizer) -> None:
+        self._hooks.count(optimizer)
+        self.weights.settle()
 
     def finish(self) -> None:
         """Record what was seen."""

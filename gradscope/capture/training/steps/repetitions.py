@@ -35,6 +35,7 @@ class Repetitions:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
+        self._patterns, self._gradients = training.pace.patterns, training.pace.sentinels.gradients
         self._steps: dict[int, RepeatedStep] = {}
         """By `id` of the optimizer."""
         self.running: RepeatedStep | None = None
@@ -48,7 +49,7 @@ class Repetitions:
             has_closure: Whether the step calls a closure.
             frame: Frame of its caller.
         """
-        running, training = self.running, self._training
+        running, training, patterns = self.running, self._training, self._patterns
         if training.steps_in_repeated_backward is not None:
             training.steps_in_repeated_backward += 1
             return True
@@ -56,36 +57,37 @@ class Repetitions:
             if running.is_around(frame):
                 return True
             self.running = None  # ended by an exception
-        if training.pace.patterns.position is None:
+        if patterns.position is None:
             return False
-        step = None if has_closure else self._steps.get(id(optimizer))
-        if not has_closure and (step is None or step.known.optimizer() is not optimizer):
-            step = self._made(optimizer)
-        if step is not None and self._is_expected(step, frame):
-            self.running = step
+        if not has_closure and self._is_expected(optimizer, frame):
             return True
         training.record_in_full()
         return False
 
-    def _is_expected(self, step: RepeatedStep, frame: FrameType) -> bool:
+    def _is_expected(self, optimizer: Optimizer, frame: FrameType) -> bool:
         """Return whether a step is what is expected next, and the checked gradient is finite."""
-        training, known = self._training, step.known
-        pace = training.pace
-        patterns, here = pace.patterns, pace.patterns.position
+        step = self._steps.get(id(optimizer))
+        if step is None or step.known.optimizer() is not optimizer:
+            step = self._made(optimizer)
+            if step is None:
+                return False
+        known, patterns = step.known, self._patterns
+        here = patterns.position
         index = known.index if known.joined is None else known.joined
         end = patterns.repeats("step", index, frame)
         # Of several that step together, the one that counts is called elsewhere.
-        if end is None and training.optimizers.is_joined(index):
+        if end is None and self._training.optimizers.is_joined(index):
             end = patterns.end_by(index)
         if end is None:
             return False
-        gradient = pace.sentinels.gradients.get(index)
+        gradient = self._gradients.get(index)
         if end.step is None or not (gradient is None or gradient.is_finite()):
             patterns.position = here
-            pace.measures = True  # all gradients
+            self._training.pace.measures = True  # all gradients
             return False
         step.end, step.index = end, index
         step.frame, step.code = id(frame), frame.f_code
+        self.running = step
         return True
 
     def _made(self, optimizer: Optimizer) -> RepeatedStep | None:

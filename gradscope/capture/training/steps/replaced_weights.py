@@ -23,8 +23,8 @@ from gradscope.recording.events import ReplacedWeightsEvent, named
 
 _FEWEST, _MOST = 4, 16
 """Elements that are compared: the first ones of a bias, or of the gain of a normalisation."""
-_MOST_HELD = 65_536
-"""Bytes of values that are held."""
+_MOST_HELD = 1_024
+"""Number of steps whose values are held, give or take a few."""
 _ON_THE_LINE = 1e-4
 """Relative distance from a straight line that rounding explains."""
 _ROUNDING = 1e-5
@@ -64,8 +64,8 @@ class _Course:
     low: Sequence[float]
     high: Sequence[float]
     """The least and the largest values of each element, without those that are held."""
-    held: bytearray = field(default_factory=bytearray)
-    """The values after recent steps, one after another."""
+    held: list[bytes] = field(default_factory=list)
+    """The values after recent steps."""
     known: SeenValues = field(default_factory=SeenValues)
     """The values after each step."""
     steps: int = 0
@@ -96,18 +96,16 @@ class _Course:
     def see(self, values: bytes) -> None:
         """Add values of the parameter."""
         self.last = values
-        self.held += values
+        self.held.append(values)
 
     def settle(self) -> None:
         """Add the values that are held to those known, and to the limits."""
         if self.held:
-            held, size = bytes(self.held), self.elements.size
-            for start in range(0, len(held), size):
-                self.known.add(held[start : start + size])
-            low, high = self.elements.limits(self.held)
+            self.known.add(self.held)
+            low, high = self.elements.limits(bytearray().join(self.held))
             self.low = list(map(min, self.low, low))
             self.high = list(map(max, self.high, high))
-            self.held = bytearray()
+            self.held = []
 
     def change(self, values: bytes) -> None:
         """Judge how something other than a step has changed the parameter."""
@@ -232,9 +230,13 @@ class ReplacedWeights:
         if values is not None:
             course.steps += 1
             course.last = values  # not by `see`: one call less in every step
-            course.held += values
+            course.held.append(values)
+
+    def settle(self) -> None:
+        """Sum up the values that are held, where they are many."""
+        for course in self._courses.values():
             if len(course.held) > _MOST_HELD:
-                self._training.guard.run(course.settle)
+                course.settle()
 
     def finish(self) -> None:
         """Record the optimizers whose weights only averages replaced, or only one force moved."""

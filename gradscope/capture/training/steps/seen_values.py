@@ -1,5 +1,7 @@
 """Remembers values of a parameter over any number of steps, in memory that does not grow."""
 
+from collections.abc import Iterable
+
 _BITS = 1 << 22
 """Size of the filter: half a megabyte."""
 
@@ -16,12 +18,14 @@ class SeenValues:
     def __init__(self) -> None:
         self._bits = bytearray()
 
-    def add(self, values: bytes) -> None:
-        """Remember values."""
+    def add(self, each: Iterable[bytes]) -> None:
+        """Remember each of some values."""
         if not self._bits:
             self._bits = bytearray(_BITS // 8)
-        for bit in _bits_of(values):
-            self._bits[bit >> 3] |= 1 << (bit & 7)
+        bits = self._bits
+        for one, other in map(_bits_of, each):
+            bits[one >> 3] |= 1 << (one & 7)
+            bits[other >> 3] |= 1 << (other & 7)
 
     def __contains__(self, values: bytes) -> bool:
         """Return whether values were added, or pass for some that were."""

@@ -85,7 +85,7 @@ class Steps:
         self.between = BetweenSteps(training)
         self.gradient_changes = GradientChanges()
         self._made: dict[int, int] = {}
-        """By optimizer: number of its steps."""
+        """By optimizer: number of its steps that were recorded in full."""
         self._measured: dict[int, int] = {}
         """By optimizer: number of its steps with measured gradients."""
         self.repetitions = Repetitions(training)
@@ -113,12 +113,14 @@ class Steps:
 
     @untraced
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._training.guard.active:
+        guard = self._training.guard
+        if not guard.active:
             return
         # The arguments of the hook include the optimizer itself, so a closure is the second one.
-        has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
+        has_closure = (len(args) > 1 and callable(args[1])) or (
+            bool(kwargs) and callable(kwargs.get("closure"))
+        )
         frame = sys._getframe(1)
-        guard = self._training.guard
         if not guard.quickly(self._repeats, optimizer, has_closure, frame) and not is_traced():
             guard.run(self._before, optimizer, has_closure, frame)
 
@@ -131,13 +133,15 @@ class Steps:
 
     @untraced
     def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        training = self._training
-        guard, repeated = training.guard, self.repetitions.running
-        if not guard.active or (repeated is None and is_traced()):
+        training, repeated = self._training, self.repetitions.running
+        guard, is_in_backward = training.guard, training.steps_in_repeated_backward is not None
+        if not guard.active:
             return
-        if repeated is None or training.steps_in_repeated_backward is not None:
+        if repeated is None or is_in_backward:
+            if repeated is None and is_traced():
+                return
             guard.quickly(self._after_any, optimizer)
-            if training.steps_in_repeated_backward is None:
+            if not is_in_backward:
                 guard.run(self._finish, optimizer)
         elif repeated.known.optimizer() is not optimizer:  # it is called by the one that counts
             guard.quickly(self._after_any, optimizer)
@@ -156,10 +160,8 @@ class Steps:
 
     def _end_repeated(self, optimizer: Optimizer, repeated: RepeatedStep) -> None:
         self._after_any(optimizer)
-        index, made = repeated.index, self._made
         self.repetitions.running = None
-        made[index] = made.get(index, 0) + 1
-        self._training.take_repeated(repeated.end, index, learning_rate(optimizer))
+        self._training.take_repeated(repeated.end, repeated.index, learning_rate(optimizer))
 
     def _before(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> None:
         training = self._training
