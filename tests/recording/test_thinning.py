@@ -191,6 +191,18 @@ def test_the_larger_spike_is_kept_where_there_is_no_room_for_both(tmp_path):
     assert not kept >= set(range(500 - 128, 511))
 
 
+def test_a_spike_is_kept_rather_than_a_larger_norm_that_is_none(tmp_path):
+    values = numbers(2_000)
+    for step in range(10, 800, 10):
+        values[step] = (1.0, 40.0)
+    values[605] = (1.0, 60.0)  # 50 times the usual norm, but not twice the largest before
+    values[1_300] = (1.0, 12.0)
+    room = dataclasses.replace(ROOM, around=200)
+    kept = set(steps_of(written(tmp_path / "run.gradscope", room, values)))
+    assert kept >= set(range(1_300 - 128, 1_311))
+    assert not kept >= set(range(605 - 128, 616))
+
+
 def test_the_file_stays_within_its_limit(tmp_path):
     path = tmp_path / "run.gradscope"
     room = Room(limit=2_000_000)
