@@ -351,10 +351,9 @@ def _ancestors(parameter: ParameterRow) -> Iterator[str]:
 
 
 def _calls(view: StepView) -> dict[int, list[ModuleCallRow]]:
-    recording = view.recording
     graph = view.step.graph if view.step else None
     rows: dict[int, list[ModuleCallRow]] = {}
-    for call in recording.calls:
+    for call in view.recording.calls:
         if call.graph == graph:
             rows.setdefault(call.module, []).append(_call_row(view, call))
     return rows
@@ -381,15 +380,11 @@ def _input_grad_norm(view: StepView, call: ModuleCallRecord) -> float | None:
     rest = _grad_norm(view, tuple(whole))
     if whole and rest is None:
         return None
-    norms = [norm for norm in (*parts.values(), rest) if norm is not None]
-    return total_norm(norms)
+    return total_norm([norm for norm in (*parts.values(), rest) if norm is not None])
 
 
 def _grad_norm(view: StepView, refs: tuple[TensorRef, ...]) -> float | None:
-    """Return the total norm over distinct tensors.
-
-    None where none got a gradient, and where one that got one has no numbers.
-    """
+    """Return the total norm over distinct tensors; None without one, or if one has no numbers."""
     norms = []
     for ref in dict.fromkeys(view.measured(ref) for ref in refs):
         stat = view.tensor_stats.get(ref)

@@ -44,7 +44,8 @@ class BackwardTwice(Rule):
     Fix safety:
         Safe. The state is detached where it is stored for the next step, if one line stores it.
         The first of two `backward()` over one graph gets `retain_graph=True`, if both are in one
-        function and no step is between them.
+        function, or the second is of the loss that the function returns, and no step is between
+        them.
 
     When it may be wrong:
         A training loop may reset or detach between its steps what the second step here reused. If
