@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Self
 
 from gradscope.analysis import assembly
-from gradscope.analysis.job_summary import JobSummary, job_summary
+from gradscope.analysis.ranks.job_summary import JobSummary, job_summary
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.analysis.recording_index import first_step, last_run_step
 from gradscope.analysis.rows import (

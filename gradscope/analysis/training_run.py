@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, get_args
 
-from gradscope.analysis.job import RankEnding
 from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.losses.step_losses import step_losses
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.ranks.job import RankEnding
 from gradscope.analysis.recording_index import captured_lines, users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Pattern, patterns

@@ -73,7 +73,7 @@ def read_jobs(paths: Sequence[Path]) -> list[Loaded]:
 def tell_missing(job: Loaded) -> None:
     """Print which ranks of a job have no recording, where there are several."""
     from gradscope.analysis.folding import joined_numbers
-    from gradscope.analysis.job import Job
+    from gradscope.analysis.ranks.job import Job
 
     missing = Job.of(job.recordings).missing
     if missing and len(job.paths) > 1:
@@ -106,7 +106,7 @@ def read_in_full(job: Loaded) -> Loaded:
     """Return a job; of outlines the first of each kind is read in full."""
     if not job.recordings[0].is_outline:
         return job
-    from gradscope.analysis.job import kind_of
+    from gradscope.analysis.ranks.job import kind_of
     from gradscope.recording.store import load_recording
 
     kinds = {kind_of(one): position for position, one in reversed([*enumerate(job.recordings)])}
@@ -209,7 +209,7 @@ def _is_empty(path: Path) -> bool:
 
 
 def _is_rank(path: Path) -> bool:
-    from gradscope.analysis.job import identity_of
+    from gradscope.analysis.ranks.job import identity_of
     from gradscope.recording.store import load_recording
 
     return identity_of(load_recording(path, is_outline=True)) is not None
@@ -226,7 +226,7 @@ def grouped(paths: Sequence[Path], recordings: "Sequence[Recording]") -> list[Lo
     Raises:
         GradscopeError: There are ranks of several jobs, or a rank twice.
     """
-    from gradscope.analysis.job import identity_of
+    from gradscope.analysis.ranks.job import identity_of
 
     alone: list[Loaded] = []
     ranks: list[tuple[int, Path, Recording]] = []

@@ -210,7 +210,7 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     Raises:
         GradscopeError: The step was not captured.
     """
-    from gradscope.analysis.job_summary import job_summary
+    from gradscope.analysis.ranks.job_summary import job_summary
     from gradscope.analysis.report import Report
     from gradscope.analysis.training_run import captured_at, verdict_on
     from gradscope.rules.engine import judge

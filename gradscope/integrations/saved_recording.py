@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from gradscope.analysis.job import identity_of
+from gradscope.analysis.ranks.job import identity_of
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.recording_options import KEEP

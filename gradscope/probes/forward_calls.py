@@ -1,4 +1,4 @@
-"""Records the forward's losses, softmaxes and checkpoints."""
+"""Records the forward's losses, softmaxes, derivatives and checkpoints."""
 
 from torch.autograd.graph import Node
 
@@ -9,9 +9,11 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     InvertedMaskRecord,
     OwnSimilarityRecord,
+    PartialNormRecord,
     SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
+    ZeroDerivativeRecord,
     ZeroLabelRecord,
     ZeroQuotientRecord,
 )
@@ -59,6 +61,26 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             context.assembler.note(
                 SoftmaxRecord(node=context.position.first_node + index, dimension=dimension)
             )
+    return None
+
+
+def probe_derivatives(context: ProbeContext) -> str | None:
+    """Record derivatives that are zero everywhere, and norms over a part of one."""
+    if context.opaque:
+        return "compiled code cannot be observed"
+    site_of, seen = context.assembler.site_of, context.capture.derivatives
+    for zero in dict.fromkeys(seen.zeros):
+        context.assembler.note(
+            ZeroDerivativeRecord(
+                site=site_of(zero.line), elements=zero.elements, has_graph=zero.has_graph
+            )
+        )
+    for one in dict.fromkeys(seen.partial):
+        context.assembler.note(
+            PartialNormRecord(
+                site=site_of(one.line), norms=one.norms, examples=one.examples, shape=one.shape
+            )
+        )
     return None
 
 

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.derivatives import probe_derivatives
 from gradscope.probes.equal_outputs import probe_equal_outputs
 from gradscope.probes.forward.custom_functions import probe_custom_functions
 from gradscope.probes.forward.forward_values import probe_forward
 from gradscope.probes.forward.nonfinite_origins import probe_nonfinite
 from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
-from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons
+from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons, probe_derivatives
 from gradscope.probes.horizons import probe_horizons
 from gradscope.probes.influence import (
     probe_dropped,

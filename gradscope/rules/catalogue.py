@@ -77,6 +77,9 @@ from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.answer_in_sight import AnswerInSight
 from gradscope.rules.loss.constant_loss import ConstantLoss
+from gradscope.rules.loss.contrastive.normalised_over_batch import NormalisedOverBatch
+from gradscope.rules.loss.contrastive.one_sided_contrast import OneSidedContrast
+from gradscope.rules.loss.contrastive.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.divergence_subtracted import DivergenceSubtracted
 from gradscope.rules.loss.equal_outputs import EqualOutputs
@@ -90,10 +93,7 @@ from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_maximised import LossMaximised
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
-from gradscope.rules.loss.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
-from gradscope.rules.loss.one_sided_contrast import OneSidedContrast
-from gradscope.rules.loss.own_similarity_in_loss import OwnSimilarityInLoss
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
@@ -269,9 +269,9 @@ RULES: tuple[type[Rule], ...] = (
     DivergenceSubtracted,
     UnboundedLoss,
     TotalAmongExamples,
+    AnswerInSight,
     ScaleBehindRelu,
     TermLeftOut,
-    AnswerInSight,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradscope.analysis.folding import joined_numbers
-from gradscope.analysis.job import identity_of
+from gradscope.analysis.ranks.job import identity_of
 from gradscope.recording.finding import Finding, SkippedRule, Verdict
 from gradscope.recording.records import Recording
 from gradscope.rules.catalogue import RULES

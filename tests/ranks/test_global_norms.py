@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.job import Job
 from gradscope.analysis.norms import agree, global_norms
+from gradscope.analysis.ranks.job import Job
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.recording.evidence.ranks import ParameterPlacement, RankIdentity, RankNumbers
 from gradscope.recording.norm_table import norms_of

@@ -12,8 +12,8 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from gradscope.analysis.job import Job, kind_of
 from gradscope.analysis.norms import global_norms
+from gradscope.analysis.ranks.job import Job, kind_of
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.analysis.ranks.rank_series import rank_series
 from gradscope.cli import rank_recordings

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradscope.analysis.job import Job
+from gradscope.analysis.ranks.job import Job
 from gradscope.analysis.ranks.parting import (
     own_parts,
     parted_beside_shards,

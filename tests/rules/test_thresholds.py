@@ -51,6 +51,7 @@ LEVELS = [
     ("padding-in-loss", "share", "padding_share", "warning", None, {}),
     ("targets-out-of-range", "lost", "lost", "warning", None, {}),
     ("targets-out-of-range", "error", "lost", "error", "warning", {}),
+    ("scale-behind-relu", "least_share", "share", "warning", None, {}),
     ("saturated-activation", "share", "share", "warning", None, {}),
     ("saturated-activation", "elements", "elements", "warning", None, {}),
     ("update-too-large", "sgd_error", "update_ratio", "error", "warning", {}),
@@ -73,6 +74,7 @@ BELOW = [
     ("update-too-small", "sgd_note", "update_ratio", "note", None),
     ("zero-gradient", "note_below", "share_of_trainable_elements", "note", "warning"),
     ("loss-term-conflict", "cosine", "cosine", "note", None),
+    ("scale-behind-relu", "highest_floor", "lowest", "warning", None),
 ]
 ABOVE = [
     ("zero-gradient", "error_above", "share_of_trainable_elements", "error", "warning"),

@@ -5,8 +5,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import whole_square
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.analysis.ranks.whole_parameters import (
     WholeParameter,
     whole_parameters,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.recording.evidence.ranks import Moment
 
 _PASSES = 3

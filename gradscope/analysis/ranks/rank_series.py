@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from gradscope.analysis.job import Rank
 from gradscope.analysis.losses.step_losses import known_losses
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.ranks.job import Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import permutations
 
-from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import ParameterPlacement
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Recording, Site

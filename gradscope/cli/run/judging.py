@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gradscope.analysis.job import identity_of, is_communication
 from gradscope.analysis.kept_steps import KeptSteps
+from gradscope.analysis.ranks.job import identity_of, is_communication
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, exit_code, fails, target_result

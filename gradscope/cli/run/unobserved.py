@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gradscope.analysis.job import Job, RankEnding, endings
+from gradscope.analysis.ranks.job import Job, RankEnding, endings
 from gradscope.analysis.view import shown_site
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.run.planned import PlannedRun

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.job_summary import job_summary
+from gradscope.analysis.ranks.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdict_on
 from gradscope.analysis.view import short_location, shown_site

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from gradscope.analysis.job import RankState
+from gradscope.analysis.ranks.job import RankState
 from gradscope.report.json.parts import Where
 from gradscope.report.json.shape import Count, Given, Of, Positive, Shape
 

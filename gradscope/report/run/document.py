@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from gradscope.analysis.columns import Cells, Columns, Curve, curves
 from gradscope.analysis.folding import joined_numbers
-from gradscope.analysis.job_summary import JobSummary, RankRow
 from gradscope.analysis.layers import Layer, layers
+from gradscope.analysis.ranks.job_summary import JobSummary, RankRow
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Pattern

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gradscope.analysis.job import is_communication
+from gradscope.analysis.ranks.job import is_communication
 from gradscope.recording.evidence.failures import AutogradErrorRecord, ErrorKind
 from gradscope.recording.finding import RelatedLocation
 from gradscope.rules.context import RuleContext

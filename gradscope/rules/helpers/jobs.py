@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from gradscope.analysis.folding import joined_numbers
-from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import RelatedLocation

@@ -15,6 +15,8 @@ from gradscope.rules.rule import Lasting, Rule
 
 _FLOORS = ("Add", "ClampMin", "ClampBackward1", "Clone", "Mul", "Sqrt", "ToCopy")
 """Prefixes of operations between the ReLU and the logarithm that keep the smallest smallest."""
+_LIMITED = ("ClampMin", "ClampBackward1", "Clone")
+"""Those that hold values at a limit; a clone may be limited in place, as `GaussianNLLLoss` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,8 @@ class ScaleBehindRelu(Rule):
             stat = None if relu is None else _stat(context, relu)
             if relu is None or stat is None or relu.index in told or not stat.numel:
                 continue
-            if not _lowest(context, argument) < self.highest_floor:
+            lowest = _lowest(context, argument)
+            if not lowest < self.highest_floor:
                 continue
             zeros = stat.zeros / stat.numel
             context.measured(self.code, "share", zeros, self.least_share, site=relu.site)
@@ -86,7 +89,12 @@ class ScaleBehindRelu(Rule):
                 remedy="use softplus in place of relu, or predict the logarithm of the scale",
                 site=relu.site,
                 related=(context.related(user.site, f"the loss {takes} it here"),),
-                evidence={"share": zeros, "limit": self.least_share, "zeros": stat.zeros},
+                evidence={
+                    "share": zeros,
+                    "limit": self.least_share,
+                    "zeros": stat.zeros,
+                    "lowest": lowest,
+                },
                 count=stat.zeros,
             )
 
@@ -116,12 +124,13 @@ def _relu_before(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
 def _lowest(context: RuleContext, argument: NodeRecord) -> float:
     """Return the smallest value of what is behind a ReLU with zeros.
 
-    It is 0 or a small limit if it was not measured, and NaN behind an unknown constant.
+    It is a small limit if it was not measured. It is NaN behind an unknown constant, and for 0
+    itself, whose logarithm is infinite: other rules name that.
     """
     stat = _stat(context, argument)
     if stat is not None:
-        return stat.minimum
-    return nan if argument.operation.startswith(("Add", "Mul")) else 0.0
+        return stat.minimum if stat.minimum > 0 else nan
+    return 0.0 if argument.operation.startswith(_LIMITED) else nan
 
 
 def _stat(context: RuleContext, node: NodeRecord) -> ForwardStat | None:

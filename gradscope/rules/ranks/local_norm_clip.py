@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import agree, global_norms
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, first_failure
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.job import Job, first_failure
 from gradscope.analysis.ranks.parting import own_parts
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank, RankState, endings
+from gradscope.analysis.ranks.job import Job, Rank, RankState, endings
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar
 
-from gradscope.analysis.job import Job
+from gradscope.analysis.ranks.job import Job
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent, RankPass
 from gradscope.recording.finding import Finding, Severity

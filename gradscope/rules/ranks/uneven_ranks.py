@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gradscope.analysis.job import Job
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.job import Job
 from gradscope.analysis.ranks.tied import tied_weights_apart
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted

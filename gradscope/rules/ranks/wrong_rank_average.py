@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

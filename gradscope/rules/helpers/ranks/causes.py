@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import agree
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.analysis.ranks.parting import (
     apart_without_gradient,
     own_parts,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from gradscope.analysis.job import Rank
+from gradscope.analysis.ranks.job import Rank
 from gradscope.recording.records import Site
 from gradscope.rules.helpers.jobs import backward_site
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.analysis.ranks.parting import begin_apart, have_same_batches, own_parts
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Site

@@ -11,7 +11,7 @@ from gradscope.analysis.training_run import training_run
 from gradscope.comparison.comparison import compare
 from gradscope.comparison.side import side_of
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.export.scalars import step_numbers
+from gradscope.export.scalars import STEPS
 from gradscope.report.brief import brief_text
 from gradscope.report.comparison.phrasing import loss_notes
 from gradscope.report.html.charts.comparison.curves import compared_curves
@@ -128,7 +128,8 @@ def test_all_views_tell_the_same_loss(run):
     last = reports[1].training_run.steps[-1].loss
     (curve,) = [one for one in alike.curves if one.kind == "loss"]
     assert curve.sides[0].values[-1] == alike.sides[0].loss == last
-    assert [one.loss for one in step_numbers(reports[1])][-1] == last
+    loss = [name for name, _ in STEPS.columns].index("loss")
+    assert [row[loss] for row in STEPS.rows(reports[1])][-1] == last
     assert "Loss: mean over 4 micro-batches." in compared_curves(alike).caption
     assert f"loss {figure(reports[1].training_run.steps[0].loss)} → {figure(last)}" in brief_text(
         reports[1]

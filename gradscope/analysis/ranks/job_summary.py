@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from gradscope.analysis.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.losses.step_losses import known_losses
 from gradscope.analysis.norms import GlobalNorm, global_norms
+from gradscope.analysis.ranks.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.ranks.joined import is_joinable
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording, Site
