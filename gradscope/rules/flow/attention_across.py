@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
+from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _PRODUCT = "BmmBackward0"
@@ -47,10 +48,9 @@ class AttentionAcross(Rule):
         In the graph, the softmax of scores that a product of matrices has made, up to the product
         of its result with the values, with only views, casts and dropout in between. That product
         sums over the last dimension of the weights; the softmax has another one. Weights that are
-        divided afterwards, as in slot attention, are not judged, nor are transposed ones, nor
-        those of values without a gradient. A softmax
-        over the first of two dimensions is judged whatever made its scores: the product takes this
-        dimension for the batch.
+        divided afterwards, as in slot attention, are not judged, nor are transposed ones, nor those
+        of values without a gradient. A softmax over the first of two dimensions is judged whatever
+        made its scores: the product takes this dimension for the batch.
 
     How to fix it:
         `softmax(scores, dim=-1)`: the last dimension of `query @ key.transpose(-2, -1)` is that of
@@ -66,10 +66,7 @@ class AttentionAcross(Rule):
     code: ClassVar[str] = "GS120"
     name: ClassVar[str] = "attention-across"
     level: ClassVar[Severity] = "warning"
-
-    def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("comparisons")
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of such a softmax."""
