@@ -8,6 +8,7 @@ from gradscope.analysis.intent import Intent, is_named_fixed
 from gradscope.analysis.model_parts import Part, Subtrees
 from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.records import ParameterRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
 
@@ -170,6 +171,17 @@ class LeftOut:
         """Return whether all that is held makes up whole modules."""
         return all(part.module is not None for part in self._parts_held)
 
+    @cached_property
+    def splits_layers(self) -> bool:
+        """Return whether the weights of several layers are held, and their biases are left out."""
+        records = self.context.recording.parameters
+        held = {
+            records[index].module for index in self.optimizers.held if _is_weight(records[index])
+        }
+        left = self.trained - self.optimizers.held
+        split = {records[i].module for i in left if not _is_weight(records[i])} & held
+        return len(split) > 1
+
     @property
     def is_for_one_part(self) -> bool:
         """Return whether the optimizer was given one of several networks, such as an actor."""
@@ -313,3 +325,7 @@ class LeftOut:
                     own.add(user)
                     waiting.append(user)
         return sorted(found)
+
+
+def _is_weight(record: ParameterRecord) -> bool:
+    return len(record.shape.dims) > 1

@@ -39,8 +39,9 @@ class ParameterNotInOptimizer(Rule):
         note if the optimizer was given one network and another is missing, such as a critic or a
         discriminator that the loss passes through. It is also a note if the optimizer holds less
         than `most_share` of all tensors, or less than `most_elements` of all elements: that looks
-        like a choice. In a training run, all optimizers that ever step count, parameters that move
-        count as trained, and first layers are mostly notes.
+        like a choice, unless it holds the weights of layers without their biases. In a training
+        run, all optimizers that ever step count, parameters that move count as trained, and first
+        layers are mostly notes.
 
         A separate network in a training run is either a decoder that was forgotten, or a judge that
         should stay fixed. It is a note if there is evidence for a judge: loaded weights, eval mode,
@@ -167,9 +168,8 @@ class ParameterNotInOptimizer(Rule):
         if left_out.is_forgotten(part, self.most_times):
             is_kept = left_out.intent.is_never_cleared(part.parameters)
             return "error" if is_kept else "warning"
-        is_choice = (
-            left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
-        )
+        is_selection = left_out.held_share < self.most_share and not left_out.splits_layers
+        is_choice = is_selection or left_out.held_elements < self.most_elements
         is_other = left_out.is_network(part)
         is_sure = left_out.is_mistaken(part) or left_out.is_sibling(part)
         if is_sure or left_out.is_overlooked(part, self.small_share):

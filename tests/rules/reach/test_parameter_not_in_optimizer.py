@@ -240,3 +240,24 @@ def test_line_is_where_the_parameters_are_chosen(tmp_path, make, source):
     ]
     assert found.severity == "error"
     assert found.location.source.startswith(source)
+
+
+def given_only(choose):
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 32), nn.LayerNorm(32), nn.Tanh(), nn.Linear(32, 32), nn.Linear(32, 3)]
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if choose(p)])
+    for _ in range(20):
+        model.zero_grad()
+        x = torch.randn(16, 4)
+        nn.functional.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("choose", "severities"),
+    [(lambda p: p.dim() > 1, {"error", "warning"}), (lambda p: p.dim() == 1, {"note"})],
+)
+def test_weights_without_their_biases_are_no_choice(tmp_path, choose, severities):
+    told = findings_of(lambda: given_only(choose), tmp_path)
+    assert {one.severity for one in told if one.rule == "GS205"} == severities
