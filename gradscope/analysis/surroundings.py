@@ -72,6 +72,8 @@ class Surroundings:
     """
     highest_rate: float | None
     """Largest learning rate of any step of the optimizer of these steps."""
+    is_only_line: bool = True
+    """Whether every backward of the run is of the same line, as that of micro-batches."""
     is_only_loss: bool = True
     """Whether no other backward of the run adds to the gradients of this one."""
     is_stepped: bool

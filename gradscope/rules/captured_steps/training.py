@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from math import isfinite
 
 from gradscope.analysis.run_optimizers import are_alike
 from gradscope.analysis.surroundings import StepBefore, Surroundings
@@ -29,6 +28,7 @@ from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.derivatives import reaches_others
 from gradscope.rules.captured_steps.fates import Fate, fates_of, norms_at_first
 from gradscope.rules.captured_steps.losses import losses_around
+from gradscope.rules.captured_steps.run_facts import RunFacts, facts_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 
@@ -149,21 +149,22 @@ class Training:
             unfrozen=indices(self._frozen_before(captured)),
             uncleared=self._uncleared(captured),
             are_optimizers_alike=are_alike(self.optimizers),
-            are_gradients_assigned=self._are_gradients_assigned,
+            are_gradients_assigned=self._facts.are_gradients_assigned,
             first_norms=norms_at_first(self.recording, known),
             losses=losses.own,
             losses_before=losses.before,
             losses_of_line=losses.of_line,
             highest_rate=max(
-                (self._rates.get(position, 0.0) for position in positions), default=None
+                (self._facts.rates.get(position, 0.0) for position in positions), default=None
             ),
-            is_only_loss=self._has_one_loss,
+            is_only_line=self._facts.has_one_line,
+            is_only_loss=self._facts.has_one_line and self._facts.has_one_backward,
             is_stepped=bool(uses.steps) and not uses.is_skipped,
             seeks_derivative=self.is_untrained and reaches_others(captured.recording),
             steps_before=tuple(self._steps_before(captured)),
             is_scale_sought=self._is_scale_sought(captured),
             # Skipped steps belong to the next step that the scaler makes.
-            goes_on=captured.step < self._last_sound_step + uses.is_skipped,
+            goes_on=captured.step < self._facts.last_sound_step + uses.is_skipped,
         )
 
     def _held(self, captured: CapturedStep) -> frozenset[str]:
@@ -189,19 +190,6 @@ class Training:
         """Number of steps without something from which on it counts as given up."""
         last = max((step.index for step in self.recording.steps), default=0)
         return max(_MOST_WITHOUT, _SHARE_WITHOUT * last)
-
-    @cached_property
-    def _are_gradients_assigned(self) -> bool:
-        """Whether an optimizer steps with fresh gradients of which no backward is known."""
-        steps = only(StepEvent, self._events)
-        return any(one.fresh and one.backwards == 0 and not one.manual for one in steps)
-
-    @cached_property
-    def _has_one_loss(self) -> bool:
-        """Whether every step is fed by one backward, always of the same line."""
-        lines = {event.site for event in only(BackwardEvent, self._events)}
-        passes = (event.backwards or 0 for event in only(StepEvent, self._events))
-        return len(lines) <= 1 and max(passes, default=0) <= 1
 
     def _frozen_before(self, captured: CapturedStep) -> Iterator[str]:
         """Yield the parameters that were frozen before a captured backward."""
@@ -381,20 +369,8 @@ class Training:
         return (self.recording.parameters[index].name for index in parameters)
 
     @cached_property
-    def _rates(self) -> dict[int, float]:
-        """By optimizer: the largest learning rate of its steps."""
-        found: dict[int, float] = {}
-        for event in only(StepEvent, self._events):
-            if event.optimizer is not None and event.lr is not None:
-                found[event.optimizer] = max(found.get(event.optimizer, 0.0), event.lr)
-        return found
-
-    @cached_property
-    def _last_sound_step(self) -> int:
-        """The last step of the run with finite gradients; -1 without one."""
-        steps = only(StepEvent, self._events)
-        sound = (one.step for one in steps if not one.nonfinite and isfinite(one.norm or 0.0))
-        return max(sound, default=-1)
+    def _facts(self) -> RunFacts:
+        return facts_of(self._events)
 
     @cached_property
     def _named(self) -> Counter[str]:

@@ -207,7 +207,7 @@ class UpdateTooLarge(Rule):
         if level == "note" or optimizer.family == "other":
             return
         course = context.run.losses_of_line if context.run is not None else ()
-        is_ruined = context.run is not None and context.run.is_only_loss and stays_up(course)
+        is_ruined = context.run is not None and context.run.is_only_line and stays_up(course)
         if is_ruined:
             losses = course[: len(losses)]
         elif not rises_beyond_noise(losses, before):

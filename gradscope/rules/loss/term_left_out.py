@@ -51,7 +51,7 @@ class TermLeftOut(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for each term."""
-        if context.run is not None and not context.run.is_only_loss:
+        if context.run is not None and not context.run.is_only_line:
             return  # another loss may contain it
         loss = context.first.nodes[0].site if context.first.nodes else None
         for record in context.recording.evidence_of(LeftOutTermRecord):

@@ -211,7 +211,7 @@ class TargetDifferentiated(Rule):
 
     def _taught(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of a loss that trains a teacher to agree."""
-        if context.run is not None and not context.run.is_only_loss:
+        if context.run is not None and not context.run.is_only_line:
             return  # another loss may train it
         by_line: dict[int | None, set[int]] = {}
         for record in context.recording.evidence_of(ComparisonRecord):
