@@ -168,7 +168,7 @@ def test_what_is_open_is_printed_with_whole_tables_in_the_width_of_paper(show, s
         rows = page.locator(f"#panel-{tab} [data-chart=tensors] tbody tr:not(.space)")
         assert rows.count() == len(stack.tensors)
         widths = page.locator(f"#panel-{tab} .main-svg").evaluate_all(
-            "all => all.map(one => one.clientWidth)"
+            "all => all.map(one => one.getBoundingClientRect().width)"
         )
         assert widths and max(widths) <= 720
     page.evaluate("dispatchEvent(new Event('afterprint'))")
