@@ -25,6 +25,8 @@ _DIFFERENCES = frozenset({"AddcdivBackward0", "SubBackward0"})
 
 _CUTS = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
 
+_CAT = "CatBackward0"
+
 _RECURRENT = ("Cell", "RNN", "LSTM", "GRU")
 
 
@@ -50,17 +52,18 @@ class PathCut(Rule):
         module uses its own result of an earlier call in at least `calls` calls of one forward, and
         no other path connects one of these calls with the next. It is a warning if a script's own
         loop calls the model step by step and detaches every state, or starts a recurrent module
-        from the `.data` of another one's state. It is a note if the value is
-        added to, or multiplies, a tensor with a gradient within the model's forward, and the
-        detached tensor also reaches the loss by another path. It is also a note if a weight is
-        divided by a detached number computed from it, such as its norm. A derivative without
-        `create_graph` that is subtracted from a parameter, or multiplies one, is a warning if a
-        variable or attribute of its function asks for second-order gradients, such as
-        `first_order=False`, a note if there is no such switch, and fine if the switch asks for
-        first-order ones. An encoder that chooses codes is a warning if the only user of its output
-        is a comparison with the detached codes, while layers that learn get the codes. So is one
-        whose scores lead to the loss by their softmax alone, as into an entropy or a divergence,
-        without a layer and without looking up a label or an action.
+        from the `.data` of another one's state. It is a note if the value is added to, or
+        multiplies, a tensor with a gradient within the model's forward, and the detached tensor
+        also reaches the loss by another path. It is a warning if features are concatenated through
+        their `.data`, as a skip connection. It is also a note if a weight is divided by a detached
+        number computed from it, such as its norm. A derivative without `create_graph` that is
+        subtracted from a parameter, or multiplies one, is a warning if a variable or attribute of
+        its function asks for second-order gradients, such as `first_order=False`, a note if there
+        is no such switch, and fine if the switch asks for first-order ones. An encoder that chooses
+        codes is a warning if the only user of its output is a comparison with the detached codes,
+        while layers that learn get the codes. So is one whose scores lead to the loss by their
+        softmax alone, as into an entropy or a divergence, without a layer and without looking up a
+        label or an action.
 
     How to fix it:
         Use the tensor itself; for codes, `z + (codes - z).detach()`. If the cut is intended,
@@ -274,7 +277,7 @@ class PathCut(Rule):
                 context.related(cut.last, "the tensor with its gradient"),
                 context.related(node.site, "used here without it"),
             ),
-            severity="note",
+            severity="warning" if _is_skip(context, cut) else "note",
             parameters=parameters,
             evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
             count=len(parameters),
@@ -353,6 +356,8 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
     is_used = any(nodes[ref.node].kind != "parameter" for ref in cut.origins)
     if not is_used or any(nodes[node].module_call is None for node in cut.joins):
         return None
+    if _is_skip(context, cut):
+        return cut.joins[0]
     for node in cut.joins:
         operands = context.successors.get(node, ())
         if nodes[node].operation not in _ARITHMETIC or len(operands) != 1:
@@ -360,6 +365,12 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
         if is_made_of(context, operands[0], cut.origins):
             return None
     return cut.joins[0] if cut.joins else None
+
+
+def _is_skip(context: RuleContext, cut: PathCutRecord) -> bool:
+    """Return whether `.data` is only concatenated with what later layers made, as a U-Net does."""
+    nodes = context.recording.nodes
+    return cut.operation == "data" and all(nodes[node].operation == _CAT for node in cut.joins)
 
 
 def _divided(context: RuleContext, cut: PathCutRecord) -> int | None:

@@ -260,3 +260,22 @@ def test_a_state_is_named_once_by_its_innermost_module(tmp_path):
 
     found = [one for one in watched(loop, tmp_path) if one.rule == "GS216"]
     assert ["the state of model.cell in every" in one.message for one in found] == [True]
+
+
+class Skip(nn.Module):
+    """Joins the features of its first layer with what a later one makes of them."""
+
+    def __init__(self, hand_on):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(8, 6), nn.Linear(6, 6), nn.Linear(12, 1)
+        self.hand_on = hand_on
+
+    def forward(self, x):
+        features = torch.relu(self.first(x))
+        deep = torch.relu(self.second(features))
+        return self.last(torch.cat([deep, self.hand_on(features, 0)], 1))
+
+
+@pytest.mark.parametrize(("hand_on", "levels"), [(by_data, ["warning"]), (always, []), (never, [])])
+def test_skip_connection_through_data_is_a_warning(findings_of, hand_on, levels):
+    assert told(findings_of(Skip(hand_on), (X, Y), functional.mse_loss)) == levels
