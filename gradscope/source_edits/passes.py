@@ -148,7 +148,7 @@ def is_repeatable(source: SourceFile, items: cst.BaseExpression) -> bool:
     if isinstance(items, cst.List | cst.Tuple):
         return True
     if isinstance(items, cst.Name):
-        return _length_of_variable(source, items) is not None
+        return _length_of_variable(source, items) is not None or _is_iterated_twice(source, items)
     if not isinstance(items, cst.Call):
         return False
     name = items.func.attr if isinstance(items.func, cst.Attribute) else items.func
@@ -159,6 +159,20 @@ def is_repeatable(source: SourceFile, items: cst.BaseExpression) -> bool:
             return True
         case _:
             return False
+
+
+def _is_iterated_twice(source: SourceFile, name: cst.Name) -> bool:
+    """Return whether the block of a loop over a variable iterates it before, too."""
+    loop = source.parent(name)
+    block = source.parent(loop) if isinstance(loop, cst.For) and loop.iter is name else None
+    if not isinstance(block, cst.IndentedBlock) or not isinstance(loop, cst.For):
+        return False
+    before = block.body[: block.body.index(loop)]
+    return any(
+        isinstance(one.iter, cst.Name) and one.iter.value == name.value
+        for statement in before
+        for one in source.inside(statement, cst.CompFor)
+    )
 
 
 def is_number(source: SourceFile, node: cst.BaseExpression, number: int) -> bool:

@@ -506,6 +506,39 @@ def uneven(name, text, *added):
 
 
 uneven(
+    "loss_in_a_function",
+    """
+    def loss_of(logits, y, how):
+        \"\"\"The loss of each token.\"\"\"
+        return F.cross_entropy(logits.mT, y[:, :], ignore_index=PAD, reduction=how)
+
+    for window in [[sample(n) for n in (2, 30, 3, 20)] for _ in range(12)]:
+        count = sum((y != PAD).sum() for _, y in window)
+        opt.zero_grad()
+        for x, y in window:
+            loss = loss_of(net(x), y, how="mean") / 4
+            loss.backward()
+        opt.step()
+    """,
+    "target_count = sum((y[:, :] != PAD).sum() for x, y in window)",
+    'loss = loss_of(net(x), y, how="sum") / target_count',
+)  # fmt: skip
+uneven(
+    "loss_in_a_function_that_others_call",
+    """
+    def loss_of(logits, y):
+        return F.cross_entropy(logits.mT, y, ignore_index=PAD)
+
+    for _ in range(12):
+        window = [sample(n) for n in (2, 30, 3, 20)]
+        opt.zero_grad()
+        for x, y in window:
+            (loss_of(net(x), y) / 4).backward()
+        opt.step()
+    """,
+    None,
+)  # fmt: skip
+uneven(
     "list_of_batches",
     """
     for _ in range(12):

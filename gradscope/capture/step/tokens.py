@@ -222,9 +222,9 @@ def tokens_ahead(
         return None
     first, second = tokens.shape
     for length, rows in ((second, first), (first, second)):
-        is_first = length == second
+        is_first, is_whole = length == second, classes.numel() == tokens.numel()
         own = tokens if is_first else tokens.T
-        if classes.numel() == tokens.numel():
+        if is_whole:
             targets = classes.reshape(tokens.shape)
             targets = targets if is_first else targets.T
         elif cut and classes.numel() == rows * (length - 1):
@@ -234,7 +234,8 @@ def tokens_ahead(
         else:  # it is unknown to which outputs they belong
             continue
         found = _ahead(own[:MOST_ROWS], targets[:MOST_ROWS], ignored)
-        if found is not None and (found.positions == 1 or targets.shape == tokens.shape):
+        # Of one target less than tokens, outputs may belong to the first or to the last positions.
+        if found is not None and (found.positions == 1 or (is_whole and is_first)):
             return found
     return None
 

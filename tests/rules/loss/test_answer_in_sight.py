@@ -178,3 +178,15 @@ HEALTHY = {
 @pytest.mark.parametrize("case", HEALTHY.values(), ids=HEALTHY)
 def test_models_that_may_look_ahead_are_fine(inspect_file, case):
     assert not found(inspect_file, *case)[0]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "F.cross_entropy(logits[:, 1:].flatten(0, 1), following[:, 1:].flatten())",
+        "F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())",
+    ],
+)
+def test_next_tokens_without_the_first_or_the_last_output_are_fine(inspect_file, loss):
+    text = MODEL.replace("USE", BLIND["by hand"]).replace("LOSS", loss)
+    assert not {"GS709", "GS730"} & {one.rule for one in inspect_file(text).findings}

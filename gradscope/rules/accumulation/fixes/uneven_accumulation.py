@@ -103,7 +103,7 @@ def _is_plain(source: SourceFile, loop: cst.For) -> bool:
 def _is_counted(source: SourceFile, loop: cst.For, mean: MeanLoss) -> bool:
     """Return whether the targets of all micro-batches can be counted before the loop."""
     own = names_in(source, loop.target)
-    for node in (mean.target, *([] if mean.ignored is None else [mean.ignored])):
+    for node in mean.counted:
         names = names_in(source, node)
         for name in source.inside(node, cst.Name):
             if name.value not in names:
