@@ -195,8 +195,15 @@ class ExamplesMixed(Rule):
 
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose view stands for a permutation."""
+        compared = {
+            (one.left_from.dims, one.left.dims)
+            for one in _joined(context)
+            if one.left_from is not None and _order(one) is not None
+        }
         lines = {
-            node.site: (node, before, after) for node, before, after in reordered_views(context)
+            node.site: (node, before, after)
+            for node, before, after in reordered_views(context)
+            if (before, after) not in compared  # the loss that reads it is told
         }
         for node, before, after in lines.values():
             yield self.finding(
