@@ -167,7 +167,7 @@ def cosines_of(readings: Sequence[Reading]) -> dict[int, Counter[int]]:
 
 
 def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
-    """Return one summary in position of consecutive ones, which are deleted; one block stays."""
+    """Return one summary in place of consecutive ones, which are deleted; one block stays."""
     keys = dict.fromkeys(key for chunk in chunks for key in chunk.series)
     whole = Chunk(
         first=chunks[0].first,

@@ -23,8 +23,10 @@ _JUMP, _DEVIATIONS = 1.5, 6.0
 _SPIKE_NORM, _BEYOND = 4.0, 2.0
 """Multiples of the usual norm and of the largest one from which a norm is a spike, if it also is an
 outlier of `_DEVIATIONS` on the logarithmic scale."""
-_REPORTED = 1e3
-"""Factor of importance of numbers that rules report: only these have a finding to lose."""
+_MOST = 1e5
+"""Largest importance of a number that is only large. Those that rules report are more important by
+as much: only they have a finding to lose. Both come behind steps that a large update leads.
+"""
 _ALWAYS = 1e6
 """Importance of what is broken, beside the multiples of numbers that are only large."""
 
@@ -149,14 +151,14 @@ class Readings:
         recent = self._recent_of(optimizer)
         importance, jumps = 0.0, False
         if (loss := numbers.get("loss")) is not None:
-            importance = self._rise(loss, recent.losses, _LEAST_JUMP)
+            risen = self._rise(loss, recent.losses, _LEAST_JUMP)
             # A loss that is not finite is not among them: it is trouble of its own.
-            jumps = importance > 0 and isfinite(loss) and _is_outlier(list(recent.losses))
-            importance *= _REPORTED if jumps else 1.0
+            jumps = risen > 0 and isfinite(loss) and _is_outlier(list(recent.losses))
+            importance = _weighed(risen, loss, is_reported=jumps)
         if (norm := numbers.get("raw", numbers.get("norm"))) is not None:
             risen = self._rise(norm, recent.norms, _SPIKE)
             is_spike = risen > 0 and isfinite(norm) and _is_spike(list(recent.norms))
-            importance = max(importance, risen * (_REPORTED if is_spike else 1.0))
+            importance = max(importance, _weighed(risen, norm, is_reported=is_spike))
         return importance, jumps
 
     def _of_rate(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
@@ -180,6 +182,13 @@ class Readings:
         usual = abs(median(before)) if is_above else 0.0
         before.append(value)
         return abs(value) / max(usual, 1e-30) if is_above and abs(value) > factor * usual else 0.0
+
+
+def _weighed(risen: float, value: float, *, is_reported: bool) -> float:
+    """Return the importance of a number that is so many times the usual one."""
+    if not isfinite(value):
+        return risen  # it has that of a broken number
+    return min(risen, _MOST) + (_MOST if is_reported else 0.0)
 
 
 def _is_outlier(values: Sequence[float], least: float = _JUMP - 1) -> bool:
