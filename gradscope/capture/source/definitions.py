@@ -21,7 +21,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from gradscope.capture.compiler import follow_original, is_traced, unfollowed, untraced
 from gradscope.capture.interpreter import uncounted
-from gradscope.capture.source.lines import INSTALLED, Caller, Line
+from gradscope.capture.source.lines import INSTALLED, Caller, Line, line_that_chooses
 from gradscope.capture.tensor_references import allow_swaps, by_tensor
 from gradscope.target import members
 
@@ -373,7 +373,7 @@ class _Watch:
         # If a user's class calls this, the line that made the optimizer is further out.
         while frame and frame.f_code.co_name == "__init__" and _is_self(frame, optimizer):
             frame = frame.f_back
-        line, given = self._caller.line(frame), _choosing(frame)
+        line, given = self._caller.line(frame), line_that_chooses(frame)
         made = Construction(line, self._next(), given if given != line else None)
         self.found.optimizers[optimizer] = made
 
@@ -383,23 +383,6 @@ class _Watch:
 
     def _line(self) -> Line | None:
         return self._caller.line(sys._getframe(2))
-
-
-_LISTS = frozenset({"named_parameters", "parameters"})
-"""Methods by which code chooses parameters of a model."""
-_FARTHEST = 16
-"""Number of frames in which the choice is looked for."""
-
-
-def _choosing(frame: FrameType | None) -> Line | None:
-    """Return the innermost line of the user's whose function lists a model's parameters."""
-    for _ in range(_FARTHEST):
-        if frame is None or any(part in frame.f_code.co_filename for part in INSTALLED):
-            return None  # a library's trainer, or the end
-        if not _LISTS.isdisjoint(frame.f_code.co_names):
-            return Line(frame.f_code, frame.f_lineno)
-        frame = frame.f_back
-    return None
 
 
 def _is_in_forward(frame: FrameType | None) -> bool:

@@ -190,3 +190,20 @@ def _codes_of_forwards() -> Iterator[object]:
         waiting += kind.__subclasses__()
         forward = vars(kind).get("forward")
         yield getattr(getattr(forward, "__func__", forward), "__code__", None)
+
+
+_LISTS = frozenset({"named_parameters", "parameters"})
+"""Methods by which code chooses parameters of a model."""
+_FARTHEST = 16
+"""Number of frames in which the choice is looked for."""
+
+
+def line_that_chooses(frame: FrameType | None) -> Line | None:
+    """Return the innermost line of the user's whose function lists a model's parameters."""
+    for _ in range(_FARTHEST):
+        if frame is None or any(part in frame.f_code.co_filename for part in INSTALLED):
+            return None  # a library's trainer, or the end
+        if not _LISTS.isdisjoint(frame.f_code.co_names):
+            return Line(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return None
