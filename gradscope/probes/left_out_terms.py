@@ -32,9 +32,10 @@ def probe_left_out_terms(context: ProbeContext) -> str | None:
         for name, line, node in _returned(context):
             found.setdefault(node, (name, context.assembler.site_of(line)))
         kept = [(name, node) for name, node in _kept(context) if node not in found]
-    for name, node in kept:
-        lines = UserCodeSearch(context).assignments(name)
-        found[node] = (f"self.{name}", next(iter(lines), None))
+    if kept:
+        search = UserCodeSearch(context)
+        for name, node in kept:
+            found[node] = (f"self.{name}", next(iter(search.assignments(name)), None))
     for name, site in dict.fromkeys(found.values()):
         context.assembler.note(LeftOutTermRecord(name=name, site=site))
     return None

@@ -82,7 +82,7 @@ class UserCodeSearch:
         trees = [tree for file in files if (tree := _tree(file)) is not None]
         names = {base.__name__ for base in bases}
         uses = [
-            use for tree in (*self._trees.values(), *trees) for use in _mentions(tree, attribute)
+            use for tree in (*self._trees.values(), *trees) for use in _mentions_of(tree, attribute)
         ]
         return any(_is_assigned(use.node) and use.owner in names for use in uses) and not any(
             _is_read(use, names) for use in uses
@@ -175,6 +175,11 @@ class _Mention(NamedTuple):
     node: ast.Attribute | ast.Constant
     owner: str | None
     """Name of the class around it."""
+
+
+@lru_cache(maxsize=256)  # each captured step of a run asks for the same attributes
+def _mentions_of(tree: ast.AST, attribute: str) -> tuple[_Mention, ...]:
+    return tuple(_mentions(tree, attribute))
 
 
 def _mentions(tree: ast.AST, attribute: str, owner: str | None = None) -> Iterator[_Mention]:

@@ -70,54 +70,54 @@ class AttentionAcross(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of such a softmax."""
-        found = dict[int | None, tuple[NodeRecord, int]]()
+        found = dict[int | None, tuple[SoftmaxRecord, NodeRecord]]()
         for record in context.recording.evidence_of(SoftmaxRecord):
             node = context.recording.nodes[record.node]
-            if node.operation == "SoftmaxBackward0" and _is_across(context, node, record.dimension):
-                found.setdefault(node.site, (node, record.dimension))
-        for node, dimension in found.values():
-            shape = node.outputs[0]
-            dims = () if shape is None else shape.dims
+            product = _product_across(context, node, record.dimension)
+            if product is not None:
+                found.setdefault(node.site, (record, product))
+        for site, (record, product) in found.items():
+            dims = context.recording.nodes[record.node].dims() or ()
             yield self.finding(
                 context,
                 message=(
-                    f"the weights of attention sum to 1 along dimension {dimension} of "
+                    f"the weights of attention sum to 1 along dimension {record.dimension} of "
                     f"{list(dims)}, but are multiplied with the values along dimension "
                     f"{len(dims) - 1}"
                 ),
                 remedy="apply softmax along the last dimension: dim=-1",
-                site=node.site,
-                related=(context.related(_user(context, node), "multiplied with the values here"),),
-                evidence={"dimension": dimension, "dimension_of_keys": len(dims) - 1},
+                site=site,
+                related=(context.related(product.site, "multiplied with the values here"),),
+                evidence={"dimension": record.dimension, "dimension_of_keys": len(dims) - 1},
             )
 
 
-def _is_across(context: RuleContext, node: NodeRecord, dimension: int) -> bool:
-    shape = node.outputs[0] if node.outputs else None
-    if shape is None or len(shape.dims) < 2 or dimension == len(shape.dims) - 1:
-        return False
-    dims = shape.dims
+def _product_across(context: RuleContext, node: NodeRecord, dimension: int) -> NodeRecord | None:
+    """Return the product of weights with values along another dimension than that of a softmax."""
+    dims = node.dims() or ()
+    if node.operation != "SoftmaxBackward0" or len(dims) < 2 or dimension == len(dims) - 1:
+        return None
     if dims[dimension] == 1 or dims[-1] == 1:
-        return False
-    product = _product(context, node)
-    if product is None:
-        return False
+        return None
     over_batch = len(dims) == 2 and dimension == 0
-    return over_batch or _is_of_product(context, node)
+    product = _product(context, node)
+    return (
+        product if product is not None and (over_batch or _is_of_product(context, node)) else None
+    )
 
 
 def _product(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
     """Return the product that sums over the last dimension of some weights; None without one."""
     nodes = context.recording.nodes
-    last, found = node.outputs[0].dims[-1] if node.outputs[0] else 0, node
+    last, found = (node.dims() or (0,))[-1], node
     while True:
         users = [nodes[one] for one in context.users.get(found.index, ())]
         products = [one for one in users if one.operation == _PRODUCT]
         for one in products:
             operands = context.successors.get(one.index, ())
-            shape = found.outputs[0]
-            if operands and operands[0].node == found.index and shape is not None:
-                return one if shape.dims[-1] == last and len(operands) == 2 else None
+            dims = found.dims()
+            if operands and operands[0].node == found.index and dims is not None:
+                return one if dims[-1] == last and len(operands) == 2 else None
         if len(users) != 1 or products:
             return None
         user = users[0]
@@ -143,8 +143,3 @@ def _is_of_product(context: RuleContext, node: NodeRecord) -> bool:
         seen.add(one.index)
         waiting += [ref.node for ref in context.successors.get(one.index, ())]
     return False
-
-
-def _user(context: RuleContext, node: NodeRecord) -> int | None:
-    product = _product(context, node)
-    return None if product is None else product.site
