@@ -146,7 +146,9 @@ class UnusedParameter(Rule):
         return self.finding(
             context,
             message=_message(context, parts, runs=runs) + _how(context, replaced),
-            remedy=_remedy(runs=runs, dropped=dropped, replaced=replaced),
+            remedy="call it in the forward, or remove it"
+            if not runs and all(_is_unread(context, part) for part in parts)
+            else _remedy(runs=runs, dropped=dropped, replaced=replaced),
             site=site,
             related=(
                 position
