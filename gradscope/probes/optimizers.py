@@ -51,6 +51,7 @@ def _with_numbers(record: GroupRecord, group: dict[str, object]) -> GroupRecord:
         epsilon=_number(group, "eps"),
         momentum=_number(group, "momentum"),
         weight_decay=_number(group, "weight_decay"),
+        betas=_betas(group),
     )
 
 
@@ -202,6 +203,14 @@ def _listed(group: dict[str, object]) -> list[Tensor]:
     listed = group["params"]
     assert isinstance(listed, list)
     return listed
+
+
+def _betas(group: dict[str, object]) -> tuple[float, float] | None:
+    betas = group.get("betas")
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        return None
+    first, second = (_number({"beta": beta}, "beta") for beta in betas)
+    return None if first is None or second is None else (first, second)
 
 
 def _number(group: dict[str, object], name: str) -> float | None:

@@ -318,7 +318,8 @@ def _revived(value: Any, hint: Any) -> Any:  # noqa: ANN401 - whatever JSON hold
         return float(value)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         hints = get_type_hints(hint)
-        fields = zip(dataclasses.fields(hint), value, strict=True)
+        # Files of earlier versions lack the last fields. Their defaults stand for them.
+        fields = zip(dataclasses.fields(hint)[: len(value)], value, strict=True)
         return hint(**{field.name: _revived(item, hints[field.name]) for field, item in fields})
     if get_origin(hint) is tuple:
         kinds = get_args(hint)

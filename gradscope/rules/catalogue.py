@@ -31,10 +31,11 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
-from gradscope.rules.accumulation.weight_decay.decay_dominates import DecayDominates
-from gradscope.rules.accumulation.weight_decay.decay_filter_without_match import (
+from gradscope.rules.accumulation.optimizer_settings.decay_dominates import DecayDominates
+from gradscope.rules.accumulation.optimizer_settings.decay_filter_without_match import (
     DecayFilterWithoutMatch,
 )
+from gradscope.rules.accumulation.optimizer_settings.momentum_never_fades import MomentumNeverFades
 from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.accumulation.wrong_weight_average import WrongWeightAverage
@@ -219,6 +220,7 @@ RULES: tuple[type[Rule], ...] = (
     WrongWeightAverage,
     DecayFilterWithoutMatch,
     DecayDominates,
+    MomentumNeverFades,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -23,6 +23,8 @@ class GroupRecord:
     epsilon: float | None
     momentum: float | None
     weight_decay: float | None
+    betas: tuple[float, float] | None = None
+    """Adam's shares of the old mean and of the old mean square, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
