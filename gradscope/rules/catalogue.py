@@ -14,6 +14,11 @@ from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
+from gradscope.rules.accumulation.optimizer_settings.decay_dominates import DecayDominates
+from gradscope.rules.accumulation.optimizer_settings.decay_filter_without_match import (
+    DecayFilterWithoutMatch,
+)
+from gradscope.rules.accumulation.optimizer_settings.momentum_never_fades import MomentumNeverFades
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
 from gradscope.rules.accumulation.scheduler_before_optimizer import (
@@ -31,11 +36,6 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
-from gradscope.rules.accumulation.optimizer_settings.decay_dominates import DecayDominates
-from gradscope.rules.accumulation.optimizer_settings.decay_filter_without_match import (
-    DecayFilterWithoutMatch,
-)
-from gradscope.rules.accumulation.optimizer_settings.momentum_never_fades import MomentumNeverFades
 from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.accumulation.wrong_weight_average import WrongWeightAverage

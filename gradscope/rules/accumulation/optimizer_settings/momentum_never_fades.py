@@ -17,8 +17,8 @@ class MomentumNeverFades(Rule):
     """A momentum keeps old gradients longer than the optimizer can bear.
 
     What it finds:
-        `SGD(…, momentum=1.0)` or `momentum=9`, where 0.9 was meant, and `Adam(…, betas=(0.999, 0.9))`
-        with its two betas swapped.
+        `SGD(…, momentum=1.0)` or `momentum=9`, where 0.9 was meant, and
+        `Adam(…, betas=(0.999, 0.9))` with its two betas swapped.
 
     Why it matters:
         With a momentum of 1 each gradient is added to all later steps: the weights swing for ever,
