@@ -1,5 +1,7 @@
 """Records the forward's losses, softmaxes, derivatives and checkpoints."""
 
+import math
+
 from torch.autograd.graph import Node
 
 from gradscope.capture.step.graph import Edge
@@ -8,6 +10,7 @@ from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     InvertedMaskRecord,
+    LoneNormalisationRecord,
     OwnSimilarityRecord,
     PartialNormRecord,
     SeenAnswerRecord,
@@ -60,6 +63,10 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             dimension = _dimension(node)
             context.assembler.note(
                 SoftmaxRecord(node=context.position.first_node + index, dimension=dimension)
+            )
+        elif _normalised_elements(node) == 1:
+            context.assembler.note(
+                LoneNormalisationRecord(node=context.position.first_node + index)
             )
     return None
 
@@ -179,6 +186,17 @@ def _dimension(node: Node) -> int:
         dimension -= 2**64
     rank = len(node._input_metadata[0].shape)
     return dimension % rank if rank else 0
+
+
+def _normalised_elements(node: Node) -> int | None:
+    """Return the number of elements that share a mean; None if the node normalises nothing."""
+    if node.name() == "NativeGroupNormBackward0":
+        # The number of groups is a plain number, as are the sizes: no tensor is unpacked.
+        per_channel = node._saved_C // node._saved_group  # type: ignore[attr-defined]
+        return int(per_channel * node._saved_HxW)  # type: ignore[attr-defined]
+    if node.name() == "NativeLayerNormBackward0":
+        return math.prod(node._saved_normalized_shape)  # type: ignore[attr-defined]
+    return None
 
 
 def probe_checkpoints(context: ProbeContext) -> str | None:

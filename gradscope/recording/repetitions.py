@@ -8,7 +8,11 @@ from math import isnan, nan
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
-from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
+from gradscope.recording.evidence.forward import (
+    ComparisonRecord,
+    LoneNormalisationRecord,
+    SoftmaxRecord,
+)
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
@@ -196,6 +200,7 @@ _OF_STRUCTURE = frozenset(
         PartlyUnfrozenRecord,
         InitialisationRecord,
         LeafRecord,
+        LoneNormalisationRecord,
         OptimizerRecord,
         ReplacementRecord,
         SoftmaxRecord,

@@ -51,6 +51,17 @@ class SoftmaxRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoneNormalisationRecord:
+    """A layer or group normalisation whose groups have one element each.
+
+    An element minus its own mean is zero, so that the result is the bias whatever the input.
+    """
+
+    table: ClassVar[str] = "lone_normalisation"
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRecord:
     """The units of one layer under an activation that is flat on one side, over all of its calls.
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gradscope.recording.evidence.forward import SoftmaxRecord
+from gradscope.recording.evidence.forward import LoneNormalisationRecord, SoftmaxRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
@@ -40,6 +40,12 @@ def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
     return below.operation.startswith(_LAYERS) and dimension == _rank(node) - 1
 
 
+def normalises_alone(context: RuleContext) -> frozenset[int]:
+    """Return the nodes of normalisations that subtract each element from itself."""
+    records = context.recording.evidence_of(LoneNormalisationRecord)
+    return frozenset(record.node for record in records)
+
+
 def weighs_positions(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a softmax makes weights of a sum over another dimension than its own.
 
@@ -67,7 +73,7 @@ def _summed(context: RuleContext, node: NodeRecord) -> tuple[int, ...]:
     if node.operation.startswith(("Bmm", "Mm")):
         # Of two operands the first one's last dimension; of one it is not known which it is.
         return operands[0].dims[-1:] if len(operands) == 2 else operands[0].dims[-2:]
-    if not node.operation.startswith("Sum") or not shape.dims:
+    if not node.operation.startswith(("Mean", "Sum")) or not shape.dims:
         return ()
     return (math.prod(operands[0].dims) // math.prod(shape.dims),)
 
@@ -139,8 +145,10 @@ def _is_number(node: NodeRecord) -> bool:
 def constant_ratios(context: RuleContext) -> Iterator[NodeRecord]:
     """Yield the divisions of a tensor by its own sum or norm over a dimension of one element.
 
-    The result is 1, or -1, whatever the tensor: its gradient is zero up to rounding.
+    The result is 1, or -1, whatever the tensor: its gradient is zero up to rounding. So is that of
+    a normalisation whose groups have one element.
     """
+    yield from (context.recording.nodes[index] for index in sorted(normalises_alone(context)))
     for node in context.first.nodes:
         operands = context.successors.get(node.index, ())
         if node.operation != "DivBackward0" or len(operands) != 2:

@@ -6,7 +6,7 @@ import re
 from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.dead_ends import DeadEnd
-from gradscope.rules.helpers.outputs import normalises_one_feature
+from gradscope.rules.helpers.outputs import normalises_alone, normalises_one_feature
 
 SECOND_DERIVATIVES = {
     "HardsigmoidBackwardBackward": "Hardsigmoid",
@@ -78,6 +78,10 @@ FLOORS = ("Relu", "Clamp", "Maximum", "Max", "Threshold")
 """Operations with a minimum, which make the loss zero for good enough outputs."""
 
 
+ALONE = "each element is normalised by itself, which always gives the bias"
+"""Why no gradient passes a normalisation whose groups have one element."""
+REMEDY_OF_ALONE = "normalise over several elements: fewer groups, or the dimension of the features"
+
 _LARGER_BATCH = "use a batch of several examples: with a single one this may be by chance"
 
 
@@ -105,6 +109,8 @@ def _why_of_values(context: RuleContext, end: DeadEnd, operation: str) -> str:
     if end.is_over_one_element:
         always = 0 if operation.startswith("log") else 1
         return f"{operation} over a dimension of one element is always {always}"
+    if end.node.index in normalises_alone(context):
+        return ALONE
     for beginnings, text in CAUSES:
         if end.node.operation.startswith(beginnings):
             return text.format(f"{operation}{_after(context, end)}")
@@ -156,6 +162,8 @@ def remedy(context: RuleContext, end: DeadEnd) -> str:
         return "use every step's output or the final hidden state, not the output at one position"
     if end.is_over_one_element:
         return _remedy_of_softmax(context, end)
+    if end.node.index in normalises_alone(context):
+        return REMEDY_OF_ALONE
     return _remedy_of_operation(end)
 
 

@@ -20,12 +20,15 @@ from gradscope.rules.helpers.outputs import (
     constant_ratios,
     feeds_loss,
     is_margin,
+    normalises_alone,
     normalises_one_feature,
     weighs_positions,
 )
 from gradscope.rules.helpers.zero_phrasing import (
+    ALONE,
     CUTTING,
     FLOORS,
+    REMEDY_OF_ALONE,
     ROUTING,
     WHATEVER_VALUES,
     is_of_one_row,
@@ -69,7 +72,8 @@ class ZeroGradient(Rule):
         softmax over a layer's only output that is the prediction, or weighs the positions of a
         sequence, over the single result of `topk(1)`, for a prediction after `round`, `sign` and
         the like, and for zero second derivatives if nothing else learns. If a tensor is divided by
-        its own sum over a single element, a gradient of rounding errors counts as zero. Parameters
+        its own sum over a single element, or a layer or group normalisation has one element in each
+        group, a gradient of rounding errors counts as zero. Parameters
         that learned at first and get zeros over the last part of a run count as stuck. It is at
         least a warning for a parameter that a clamp cuts off, and if a clamp, a ReLU or saturation
         removes the gradient of the whole prediction. Without probing steps, and for the state of a
@@ -122,7 +126,8 @@ class ZeroGradient(Rule):
     """
     rounding: float = 1e-5
     """Share of the largest gradient norm below which a gradient counts as rounding errors. Chosen:
-    100 times the spacing of float32. Applies only after a ratio that is always 1.
+    100 times the spacing of float32. Applies only after a ratio that is always 1, and 1,000 times
+    as much after a normalisation of single elements.
     """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -154,24 +159,34 @@ class ZeroGradient(Rule):
         norms = {s.parameter: s.gradient.norm for s in stats if s.gradient is not None}
         largest = max(norms.values(), default=0.0)
         behind = context.parameters_behind([node.index])
-        small = [p for p in behind if norms.get(p, math.inf) < self.rounding * largest]
+        # Such a layer divides rounding errors by the root of its epsilon, about 0.003.
+        rounding = self.rounding * (1_000 if node.index in normalises_alone(context) else 1)
+        small = [p for p in behind if norms.get(p, math.inf) < rounding * largest]
         return tuple(sorted(small)) if 0 < largest < math.inf else ()
 
     def _of_ratio(
         self, context: RuleContext, node: NodeRecord, parameters: tuple[int, ...]
     ) -> Finding:
         what = named(Subtrees(context.recording).parts(parameters))
-        _, total = context.successors[node.index]
-        made = context.recording.nodes[total.node].site
+        site, related = context.site(node.site), None
+        if node.index in normalises_alone(context):
+            cause, advice = ALONE, REMEDY_OF_ALONE
+            site = _line_of_module(context, node) or site
+        else:
+            _, total = context.successors[node.index]
+            made = context.recording.nodes[total.node].site
+            related = context.related(made, "the sum is made here") if made != node.site else None
+            cause = "a tensor is divided by its own sum over one element, which is always 1"
+            advice = "divide by a sum over more than one element, or leave the division out"
         return self.finding(
             context,
             message=(
                 f"the gradient of {what} ({counted(len(parameters), 'parameter')}) is zero up to "
-                "rounding: a tensor is divided by its own sum over one element, which is always 1"
+                f"rounding: {cause}"
             ),
-            remedy="divide by a sum over more than one element, or leave the division out",
-            site=node.site,
-            related=(context.related(made, "the sum is made here") if made != node.site else None,),
+            remedy=advice,
+            site=site,
+            related=(related,),
             severity="error",
             parameters=parameters,
             evidence={"operation": node.operation, "rounding": self.rounding},
@@ -240,6 +255,14 @@ class ZeroGradient(Rule):
         is_certain |= end.is_over_one_element and _is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
+
+
+def _line_of_module(context: RuleContext, node: NodeRecord) -> Site | None:
+    """Return the line that made the module which an operation belongs to."""
+    if node.module_call is None:
+        return None
+    call = context.recording.calls[node.module_call]
+    return context.site(context.recording.modules[call.module].site)
 
 
 def _bias_line(context: RuleContext, end: DeadEnd) -> Site | None:
