@@ -133,7 +133,10 @@ class ZeroGradient(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line at which gradients become zero."""
         total = sum(p.numel for p in context.recording.parameters if p.requires_grad)
+        behind_alone = context.parameters_behind(normalises_alone(context))
         for end in DeadEnds(context).found:
+            if end.node.operation.startswith(CUTTING) and behind_alone & set(end.parameters):
+                continue  # an activation of a bias alone: the normalisation below is the cause
             elements = sum(context.recording.parameters[p].numel for p in end.parameters)
             context.measured_share(
                 self.code,
@@ -252,7 +255,7 @@ class ZeroGradient(Rule):
         if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
-        is_certain |= end.is_over_one_element and _is_settled(context, end)
+        is_certain |= not end.node.operation.startswith("Clamp") and _is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
 
@@ -301,8 +304,11 @@ def _is_flat_output(context: RuleContext, end: DeadEnd) -> bool:
 def _is_settled(context: RuleContext, end: DeadEnd) -> bool:
     """Return whether no batch gives a gradient: the operation does not depend on the data.
 
-    So it is for a softmax over the single best of several, and for a clamp of a parameter itself.
+    So it is for a softmax over the single best of several, for a normalisation of single elements,
+    and for a clamp of a parameter itself.
     """
+    if end.node.index in normalises_alone(context):
+        return True
     inputs = [context.recording.nodes[one.node] for one in context.successors[end.node.index]]
     if end.is_over_one_element:
         return any(one.operation == "TopkBackward0" for one in inputs)
