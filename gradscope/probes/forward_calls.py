@@ -11,8 +11,10 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     InvertedMaskRecord,
     LoneNormalisationRecord,
+    MaskedWeightRecord,
     OwnSimilarityRecord,
     PartialNormRecord,
+    ProbabilityTargetRecord,
     SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
@@ -53,6 +55,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             )
     _note_labels(context)
     _note_masks(context)
+    _note_masked_weights(context)
     _note_ranges(context)
     _note_answers(context)
     if not context.of_run:  # a run compares several steps
@@ -102,6 +105,17 @@ def _note_labels(context: ProbeContext) -> None:
                 site=site_of(one.line), operation=one.operation, labels=one.labels, zeros=one.zeros
             )
         )
+    for target in context.capture.probability_targets.found:
+        context.assembler.note(
+            ProbabilityTargetRecord(
+                site=site_of(target.line),
+                examples=target.examples,
+                several=target.several,
+                largest=target.largest,
+                least=target.least,
+                are_binary=target.are_binary,
+            )
+        )
 
 
 def _note_masks(context: ProbeContext) -> None:
@@ -116,6 +130,23 @@ def _note_masks(context: ProbeContext) -> None:
                 token=one.token,
             )
         )
+
+
+def _note_masked_weights(context: ProbeContext) -> None:
+    site_of = context.assembler.site_of
+    for one in context.capture.masked_weights.found:
+        result = _reference(context, one.result)
+        if result is not None:
+            context.assembler.note(
+                MaskedWeightRecord(
+                    site=site_of(one.line),
+                    softmax=site_of(one.softmax),
+                    way=one.way,
+                    result=result,
+                    weight=one.weight,
+                    filled=one.filled,
+                )
+            )
 
 
 def _note_answers(context: ProbeContext) -> None:

@@ -75,6 +75,7 @@ from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.flow.weight_on_masked import WeightOnMasked
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.answer_in_sight import AnswerInSight
 from gradscope.rules.loss.constant_loss import ConstantLoss
@@ -101,6 +102,7 @@ from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.targets.labels_of_zero import LabelsOfZero
 from gradscope.rules.loss.targets.padding_in_loss import PaddingInLoss
+from gradscope.rules.loss.targets.targets_not_probabilities import TargetsNotProbabilities
 from gradscope.rules.loss.targets.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.loss.term_left_out import TermLeftOut
@@ -168,6 +170,7 @@ RULES: tuple[type[Rule], ...] = (
     ZeroSecondDerivative,
     EmbeddingDrowned,
     AttentionAcross,
+    WeightOnMasked,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
@@ -274,6 +277,7 @@ RULES: tuple[type[Rule], ...] = (
     AnswerInSight,
     ScaleBehindRelu,
     TermLeftOut,
+    TargetsNotProbabilities,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -23,7 +23,9 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
+from gradscope.capture.step.losses.probability_targets import ProbabilityTargetObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
+from gradscope.capture.step.masked_weights import MaskedWeightObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.padding_masks import PaddingMaskObserver
@@ -67,14 +69,18 @@ class StepCapture:
         self.kept_gradients = KeptGradientObserver()
         self.unvarying = UnvaryingObserver()
         self.pair_labels = PairLabelObserver()
+        self.probability_targets = ProbabilityTargetObserver()
         self.padding_masks = PaddingMaskObserver()
+        self.masked_weights = MaskedWeightObserver()
         self.target_ranges = TargetRangeObserver()
         self.answer_sight = AnswerSightObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
             self.pair_labels,
+            self.probability_targets,
             self.padding_masks,
+            self.masked_weights,
             self.target_ranges,
             self.answer_sight,
             self.averages,
@@ -209,7 +215,9 @@ class StepCapture:
         self.kept_gradients.close()
         self.unvarying.close()
         self.pair_labels.close()
+        self.probability_targets.close()
         self.padding_masks.close()
+        self.masked_weights.close()
         self.target_ranges.close()
         self.answer_sight.close()
         forget_views()
