@@ -17,6 +17,7 @@ _MOST_STEPS_DOWN = 8
 _FLAT = ("Mul", "Div", "LogSoftmax", "Sigmoid", "Softmax", "Tanh")
 """Prefixes of operations that pass on zeros where a factor, or their derivative, is zero."""
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_CELLS = frozenset({"GRUCell", "LSTMCell", "RNNCell"})
 _OWN_ZEROS = (
     *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign"),
     *("Heaviside", "Bernoulli", "Normal", "Poisson"),
@@ -55,6 +56,8 @@ class DeadEnd:
     """Whether the incoming gradient is so small that its products are rounded to zero."""
     is_over_one_element: bool
     """Whether it is a softmax over a single element."""
+    calls_from_zero: int = 0
+    """Number of calls of a recurrent cell that all start from a hidden state of zeros."""
     cancelled: Site | None = None
     """Line whose gradient cancels that of this operation, which gets no zeros from either alone."""
 
@@ -123,7 +126,19 @@ class DeadEnds:
             in_recurrent_layer=in_recurrent,
             underflows=not zeros and self._underflows(node),
             is_over_one_element=is_over_one_element(self.context, node),
+            calls_from_zero=min(map(self._calls_from_zero, parameters)),
         )
+
+    def _calls_from_zero(self, parameter: int) -> int:
+        """Return how often a cell was called that gets no gradient for its hidden state; 0 for one.
+
+        A single call has no other state than the first, which is zero.
+        """
+        record = self.recording.parameters[parameter]
+        if self.recording.modules[record.module].class_name not in _CELLS:
+            return 0
+        calls = sum(call.module == record.module for call in self.recording.calls)
+        return calls if record.name.endswith("weight_hh") and calls > 1 else 0
 
     def _end_of_two(self, last: NodeRecord, first: NodeRecord, parameters: list[int]) -> DeadEnd:
         """Return the end of two equal terms of opposite sign, at the line of the later one."""
@@ -300,6 +315,7 @@ class DeadEnds:
         if end.operation in _ROWS:
             return True
         is_recurrent = self.recording.modules[record.module].class_name in _RECURRENT
+        is_recurrent |= self._calls_from_zero(parameter) > 0
         if is_recurrent or end.operation.startswith(_OWN_ZEROS):
             return False
         if len(record.shape.dims) <= 1 and not end.operation.startswith("Mul"):
@@ -393,5 +409,6 @@ def _together(ends: list[DeadEnd]) -> DeadEnd:
         in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
         underflows=first.underflows,
         is_over_one_element=first.is_over_one_element,
+        calls_from_zero=first.calls_from_zero,
         cancelled=first.cancelled,
     )

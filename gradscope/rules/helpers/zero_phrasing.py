@@ -96,6 +96,8 @@ def why(context: RuleContext, end: DeadEnd) -> str:
         return _why_of_zeros(context, end, operation)
     if end.underflows:
         return f"the gradient at {operation} is so small that its products underflow to zero"
+    if end.calls_from_zero:
+        return f"each of the {end.calls_from_zero} calls of the cell gets a hidden state of zeros"
     if end.in_recurrent_layer:
         return "the only step that the loss uses starts from a zero hidden state"
     return _why_of_values(context, end, operation)
@@ -158,6 +160,8 @@ def remedy(context: RuleContext, end: DeadEnd) -> str:
             "find where the gradient shrinks before this point: flat activations, small weights, "
             "or a small factor on the loss"
         )
+    if end.calls_from_zero:
+        return "hand the state that a call returns to the next: make the zeros before the loop"
     if end.in_recurrent_layer:
         return "use every step's output or the final hidden state, not the output at one position"
     if end.is_over_one_element:

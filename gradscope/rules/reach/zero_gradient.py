@@ -249,6 +249,8 @@ class ZeroGradient(Rule):
         if _is_always_one(context, end):
             return "error"
         flat = _is_flat_output(context, end)
+        if end.calls_from_zero:
+            return "error"
         if share < self.note_below and not (flat or _is_settled(context, end)):
             return "note"
         is_sure = bool(context.probes) and not is_of_one_row(context, end)
