@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from gradscope.frozen import dataclass
@@ -10,6 +11,7 @@ from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, 
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.flat_factors import flattening_activations
 from gradscope.rules.helpers.outputs import is_over_one_element
+from gradscope.rules.helpers.recurrence import calls_from_zero
 
 _MOST_STEPS_DOWN = 8
 """Maximum number of operations searched for the factors of a product."""
@@ -17,7 +19,6 @@ _MOST_STEPS_DOWN = 8
 _FLAT = ("Mul", "Div", "LogSoftmax", "Sigmoid", "Softmax", "Tanh")
 """Prefixes of operations that pass on zeros where a factor, or their derivative, is zero."""
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
-_CELLS = frozenset({"GRUCell", "LSTMCell", "RNNCell"})
 _OWN_ZEROS = (
     *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign"),
     *("Heaviside", "Bernoulli", "Normal", "Poisson"),
@@ -126,19 +127,8 @@ class DeadEnds:
             in_recurrent_layer=in_recurrent,
             underflows=not zeros and self._underflows(node),
             is_over_one_element=is_over_one_element(self.context, node),
-            calls_from_zero=min(map(self._calls_from_zero, parameters)),
+            calls_from_zero=min(calls_from_zero(self.context, one) for one in parameters),
         )
-
-    def _calls_from_zero(self, parameter: int) -> int:
-        """Return how often a cell was called that gets no gradient for its hidden state; 0 for one.
-
-        A single call has no other state than the first, which is zero.
-        """
-        record = self.recording.parameters[parameter]
-        if self.recording.modules[record.module].class_name not in _CELLS:
-            return 0
-        calls = sum(call.module == record.module for call in self.recording.calls)
-        return calls if record.name.endswith("weight_hh") and calls > 1 else 0
 
     def _end_of_two(self, last: NodeRecord, first: NodeRecord, parameters: list[int]) -> DeadEnd:
         """Return the end of two equal terms of opposite sign, at the line of the later one."""
@@ -315,7 +305,7 @@ class DeadEnds:
         if end.operation in _ROWS:
             return True
         is_recurrent = self.recording.modules[record.module].class_name in _RECURRENT
-        is_recurrent |= self._calls_from_zero(parameter) > 0
+        is_recurrent |= calls_from_zero(self.context, parameter) > 0
         if is_recurrent or end.operation.startswith(_OWN_ZEROS):
             return False
         if len(record.shape.dims) <= 1 and not end.operation.startswith("Mul"):
@@ -400,15 +390,9 @@ class DeadEnds:
 def _together(ends: list[DeadEnd]) -> DeadEnd:
     """Merge the dead ends of one line into the one nearest to the loss."""
     first = min(ends, key=lambda end: end.node.depth)
-    return DeadEnd(
-        node=first.node,
+    return replace(
+        first,
         zeros=tuple(sorted({zero for end in ends for zero in end.zeros})),
         parameters=tuple(sorted({p for end in ends for p in end.parameters})),
-        site=first.site,
-        made=first.made,
         in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
-        underflows=first.underflows,
-        is_over_one_element=first.is_over_one_element,
-        calls_from_zero=first.calls_from_zero,
-        cancelled=first.cancelled,
     )

@@ -25,6 +25,7 @@ FEWEST_CALLS = 8
 _FEWEST_MEASURED = 4
 """Minimum number of norms above zero that show how they decrease."""
 
+_CELLS = frozenset({"GRUCell", "LSTMCell", "RNNCell"})
 _PRODUCTS = frozenset(
     {"BmmBackward0", "DivBackward0", "MmBackward0", "MulBackward0", "MvBackward0"}
 )
@@ -265,3 +266,15 @@ def _is_chain(context: RuleContext, calls: tuple[NodeRecord, ...]) -> bool:
     """Return whether each call uses the one before it, instead of running in parallel."""
     behind = {node.index for node in context.behind([calls[-1].index])}
     return all(call.index in behind for call in calls)
+
+
+def calls_from_zero(context: RuleContext, parameter: int) -> int:
+    """Return how often a cell was called that gets no gradient for its hidden state; 0 for one.
+
+    A single call has no other state than the first, which is zero.
+    """
+    record = context.recording.parameters[parameter]
+    if context.recording.modules[record.module].class_name not in _CELLS:
+        return 0
+    calls = sum(call.module == record.module for call in context.recording.calls)
+    return calls if record.name.endswith("weight_hh") and calls > 1 else 0

@@ -164,15 +164,15 @@ def remedy(context: RuleContext, end: DeadEnd) -> str:
         return "hand the state that a call returns to the next: make the zeros before the loop"
     if end.in_recurrent_layer:
         return "use every step's output or the final hidden state, not the output at one position"
+    return _remedy_of_operation(context, end)
+
+
+def _remedy_of_operation(context: RuleContext, end: DeadEnd) -> str:
+    operation = end.node.operation
     if end.is_over_one_element:
         return _remedy_of_softmax(context, end)
     if end.node.index in normalises_alone(context):
         return REMEDY_OF_ALONE
-    return _remedy_of_operation(end)
-
-
-def _remedy_of_operation(end: DeadEnd) -> str:
-    operation = end.node.operation
     if activation := twice_differentiated(end):
         return f"use tanh, SiLU or softplus instead of {activation}"
     for beginnings, text in REMEDIES:

@@ -62,8 +62,8 @@ import torch
 from torch import nn
 
 torch.manual_seed(0)
-norm = nn.GroupNorm(GROUPS, 16)  # here
-model = nn.Sequential(nn.Linear(8, 16), norm, nn.ReLU(), nn.Linear(16, 4))
+norm = nn.GroupNorm(GROUPS, 16)
+model = nn.Sequential(nn.Linear(8, 16), norm, nn.ReLU(), nn.Linear(16, 4))  # here
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for _ in range(12):
     x = torch.randn(32, 8)
