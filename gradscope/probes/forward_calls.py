@@ -6,12 +6,12 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.step.graph import Edge
 from gradscope.probes.context import ProbeContext
+from gradscope.recording.evidence.attention import MaskedWeightRecord, PositionRowRecord
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     InvertedMaskRecord,
     LoneNormalisationRecord,
-    MaskedWeightRecord,
     OwnSimilarityRecord,
     PartialNormRecord,
     ProbabilityTargetRecord,
@@ -55,7 +55,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             )
     _note_labels(context)
     _note_masks(context)
-    _note_masked_weights(context)
+    _note_attention(context)
     _note_ranges(context)
     _note_answers(context)
     if not context.of_run:  # a run compares several steps
@@ -132,8 +132,14 @@ def _note_masks(context: ProbeContext) -> None:
         )
 
 
-def _note_masked_weights(context: ProbeContext) -> None:
+def _note_attention(context: ProbeContext) -> None:
     site_of = context.assembler.site_of
+    for rows in context.capture.position_rows.found:
+        context.assembler.note(
+            PositionRowRecord(
+                site=site_of(rows.line), examples=rows.examples, positions=rows.positions
+            )
+        )
     for one in context.capture.masked_weights.found:
         result = _reference(context, one.result)
         if result is not None:

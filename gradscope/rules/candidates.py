@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gradscope.frozen import dataclass
+from gradscope.recording.evidence.attention import MaskedWeightRecord, PositionRowRecord
 from gradscope.recording.evidence.batches import (
     EqualOutputsRecord,
     IgnoredInputRecord,
@@ -25,7 +26,6 @@ from gradscope.recording.evidence.forward import (
     ForwardStat,
     InvertedMaskRecord,
     LeftOutTermRecord,
-    MaskedWeightRecord,
     OwnSimilarityRecord,
     PartialNormRecord,
     PathCutRecord,
@@ -132,6 +132,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS119": (_VALUE,),
     "GS120": (("softmax operations", _evidence(SoftmaxRecord)),),
     "GS123": (("masks that leave weight", _evidence(MaskedWeightRecord)),),
+    "GS124": (("tables added along the examples", _evidence(PositionRowRecord)),),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),

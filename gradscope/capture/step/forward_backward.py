@@ -29,6 +29,7 @@ from gradscope.capture.step.masked_weights import MaskedWeightObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.padding_masks import PaddingMaskObserver
+from gradscope.capture.step.position_rows import PositionRowObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.unvarying import UnvaryingObserver
@@ -72,6 +73,7 @@ class StepCapture:
         self.probability_targets = ProbabilityTargetObserver()
         self.padding_masks = PaddingMaskObserver()
         self.masked_weights = MaskedWeightObserver()
+        self.position_rows = PositionRowObserver()
         self.target_ranges = TargetRangeObserver()
         self.answer_sight = AnswerSightObserver()
         observers = (
@@ -81,6 +83,7 @@ class StepCapture:
             self.probability_targets,
             self.padding_masks,
             self.masked_weights,
+            self.position_rows,
             self.target_ranges,
             self.answer_sight,
             self.averages,
@@ -218,6 +221,7 @@ class StepCapture:
         self.probability_targets.close()
         self.padding_masks.close()
         self.masked_weights.close()
+        self.position_rows.close()
         self.target_ranges.close()
         self.answer_sight.close()
         forget_views()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from gradscope.recording.evidence import (
+    attention,
     batches,
     code,
     failures,
@@ -29,7 +30,7 @@ def _kinds(*topics: ModuleType) -> Iterator[type]:
 
 EVIDENCE: tuple[type, ...] = tuple(
     sorted(
-        _kinds(batches, code, failures, forward, parameters, ranks, summaries, training),
+        _kinds(attention, batches, code, failures, forward, parameters, ranks, summaries, training),
         key=lambda kind: kind.__name__,
     )
 )

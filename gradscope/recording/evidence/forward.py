@@ -224,26 +224,6 @@ class ProbabilityTargetRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedWeightRecord:
-    """Weights of attention on positions that a mask should hide."""
-
-    table: ClassVar[str] = "masked_weight"
-    site: int | None
-    """Line of the mask."""
-    softmax: int | None
-    """Line of the softmax."""
-    way: str
-    """How the mask meets the scores: `fill`, `product` or `sum`; `after` if it meets weights."""
-    result: TensorRef
-    """The masked weights; the softmax's result for a mask before it."""
-    weight: float | None
-    """Mean of the weight, 0 to 1, that the softmax gives them, over the rows that hide some. None
-    for fused attention."""
-    filled: float
-    """Score that the mask gives them, or adds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UnreachableTargetRecord:
     """A comparison of data with a prediction that cannot have the values of some of them."""
 

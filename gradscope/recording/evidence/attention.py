@@ -1,0 +1,36 @@
+"""Evidence on the masks and the positions of attention."""
+
+from typing import ClassVar
+
+from gradscope.frozen import dataclass
+from gradscope.recording.records import TensorRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionRowRecord:
+    """A table of encodings of which each example of a batch gets a row, and its positions one."""
+
+    table: ClassVar[str] = "position_row"
+    site: int | None
+    examples: int
+    positions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedWeightRecord:
+    """Weights of attention on positions that a mask should hide."""
+
+    table: ClassVar[str] = "masked_weight"
+    site: int | None
+    """Line of the mask."""
+    softmax: int | None
+    """Line of the softmax."""
+    way: str
+    """How the mask meets the scores: `fill`, `product` or `sum`; `after` if it meets weights."""
+    result: TensorRef
+    """The masked weights; the softmax's result for a mask before it."""
+    weight: float | None
+    """Mean of the weight, 0 to 1, that the softmax gives them, over the rows that hide some. None
+    for fused attention."""
+    filled: float
+    """Score that the mask gives them, or adds."""
