@@ -6,7 +6,11 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.step.graph import Edge
 from gradscope.probes.context import ProbeContext
-from gradscope.recording.evidence.attention import MaskedWeightRecord, PositionRowRecord
+from gradscope.recording.evidence.attention import (
+    MaskedWeightRecord,
+    PaddedReadRecord,
+    PositionRowRecord,
+)
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -55,7 +59,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             )
     _note_labels(context)
     _note_masks(context)
-    _note_attention(context)
+    _note_sequences(context)
     _note_ranges(context)
     _note_answers(context)
     if not context.of_run:  # a run compares several steps
@@ -132,7 +136,7 @@ def _note_masks(context: ProbeContext) -> None:
         )
 
 
-def _note_attention(context: ProbeContext) -> None:
+def _note_sequences(context: ProbeContext) -> None:
     site_of = context.assembler.site_of
     for rows in context.capture.position_rows.found:
         context.assembler.note(
@@ -140,6 +144,18 @@ def _note_attention(context: ProbeContext) -> None:
                 site=site_of(rows.line), examples=rows.examples, positions=rows.positions
             )
         )
+    for read in context.capture.behind_padding.found:
+        result = _reference(context, read.result)
+        if result is not None:
+            context.assembler.note(
+                PaddedReadRecord(
+                    site=site_of(read.line),
+                    result=result,
+                    sequences=read.sequences,
+                    padded=read.padded,
+                    share=read.share,
+                )
+            )
     for one in context.capture.masked_weights.found:
         result = _reference(context, one.result)
         if result is not None:

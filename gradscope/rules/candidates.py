@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.attention import MaskedWeightRecord, PositionRowRecord
+from gradscope.recording.evidence.attention import (
+    MaskedWeightRecord,
+    PaddedReadRecord,
+    PositionRowRecord,
+)
 from gradscope.recording.evidence.batches import (
     EqualOutputsRecord,
     IgnoredInputRecord,
@@ -133,6 +137,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS120": (("softmax operations", _evidence(SoftmaxRecord)),),
     "GS123": (("masks that leave weight", _evidence(MaskedWeightRecord)),),
     "GS124": (("tables added along the examples", _evidence(PositionRowRecord)),),
+    "GS125": (("reads behind padding", _evidence(PaddedReadRecord)),),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),

@@ -69,6 +69,7 @@ from gradscope.rules.flow.masked_infinity import MaskedInfinity
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.flow.positions_by_example import PositionsByExample
+from gradscope.rules.flow.read_behind_padding import ReadBehindPadding
 from gradscope.rules.flow.saturated_activation import SaturatedActivation
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.symmetric_units import SymmetricUnits
@@ -173,6 +174,7 @@ RULES: tuple[type[Rule], ...] = (
     AttentionAcross,
     WeightOnMasked,
     PositionsByExample,
+    ReadBehindPadding,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,

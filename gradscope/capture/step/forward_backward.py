@@ -11,6 +11,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
+from gradscope.capture.step.behind_padding import BehindPaddingObserver
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.derivatives import DerivativeObserver
@@ -74,6 +75,7 @@ class StepCapture:
         self.padding_masks = PaddingMaskObserver()
         self.masked_weights = MaskedWeightObserver()
         self.position_rows = PositionRowObserver()
+        self.behind_padding = BehindPaddingObserver()
         self.target_ranges = TargetRangeObserver()
         self.answer_sight = AnswerSightObserver()
         observers = (
@@ -84,6 +86,7 @@ class StepCapture:
             self.padding_masks,
             self.masked_weights,
             self.position_rows,
+            self.behind_padding,
             self.target_ranges,
             self.answer_sight,
             self.averages,
@@ -222,6 +225,7 @@ class StepCapture:
         self.padding_masks.close()
         self.masked_weights.close()
         self.position_rows.close()
+        self.behind_padding.close()
         self.target_ranges.close()
         self.answer_sight.close()
         forget_views()

@@ -1,4 +1,4 @@
-"""Evidence on the masks and the positions of attention."""
+"""Evidence on masks, positions and padding of sequences."""
 
 from typing import ClassVar
 
@@ -34,3 +34,17 @@ class MaskedWeightRecord:
     for fused attention."""
     filled: float
     """Score that the mask gives them, or adds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddedReadRecord:
+    """A read of one position of every sequence that is padding in some of them."""
+
+    table: ClassVar[str] = "padded_read"
+    site: int | None
+    result: TensorRef
+    sequences: int
+    padded: int
+    """Number of sequences that end in padding."""
+    share: float
+    """Mean share of a sequence, 0 to 1, that is padding."""

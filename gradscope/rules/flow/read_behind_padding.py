@@ -1,0 +1,94 @@
+"""GS125: states that are read behind the padding of their sequences."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from gradscope.frozen import dataclass
+from gradscope.phrasing import short
+from gradscope.recording.evidence.attention import PaddedReadRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.measurement import Measure
+from gradscope.rules.needs import Needs, probe_ran
+from gradscope.rules.rule import Lasting, Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBehindPadding(Rule):
+    """The model reads the last position of its sequences, which is padding in most of them.
+
+    What it finds:
+        `output[:, -1]` of a recurrent layer or a transformer whose sequences are padded at their
+        ends, and the final states of a recurrent layer that gets them unpacked.
+
+    Why it matters:
+        The state of the last token has passed through all of the padding by then. Its gradient
+        fades on the way back, and the output depends on how long the batch's longest sequence is.
+        A transformer's output at a padding token is that of no token at all.
+
+    How it is measured:
+        Padding is the token that an embedding does not learn, `padding_idx`, or what the model's
+        attention mask marks, if it ends the sequences. One position of every sequence is read, the
+        last one, or a recurrent layer's final state. If at least half of the sequences end in
+        padding, it is a note; a warning if `share` of all positions are padding, too.
+
+    How to fix it:
+        `pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)` before a
+        recurrent layer, whose final states are then those of the last tokens; or
+        `output[torch.arange(len(lengths)), lengths - 1]`.
+
+    When it may be wrong:
+        If sequences are reversed, or padding ends them on purpose.
+
+    Source:
+        torch documentation, `pack_padded_sequence`; transformers'
+        `GPT2ForSequenceClassification`, which reads the last token that is no padding.
+    """
+
+    code: ClassVar[str] = "GS125"
+    name: ClassVar[str] = "read-behind-padding"
+    level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "on"
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_of_padding"),)
+    needs: ClassVar[Needs] = (probe_ran("comparisons"),)
+
+    share: float = 0.25
+    """Share of all positions, 0 to 1, that are padding, for a warning. Chosen."""
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line with such a read."""
+        found = dict[int | None, PaddedReadRecord]()
+        for record in context.recording.evidence_of(PaddedReadRecord):
+            if 2 * record.padded < record.sequences:
+                continue
+            if not context.users.get(record.result.node):
+                continue  # the loss does not depend on it
+            context.measured(
+                self.code,
+                "share_of_padding",
+                record.share,
+                self.share,
+                site=context.site(record.site),
+            )
+            found.setdefault(record.site, record)
+        for record in found.values():
+            yield self.finding(
+                context,
+                message=(
+                    f"the last position is read, but {record.padded} of {record.sequences} "
+                    f"sequences end in padding: {short(100 * record.share, 2)} % of all positions"
+                ),
+                remedy=(
+                    "read each sequence at its last token, `output[rows, lengths - 1]`, or pack "
+                    "the sequences of a recurrent layer with `pack_padded_sequence`"
+                ),
+                site=record.site,
+                severity="warning" if record.share >= self.share else "note",
+                evidence={
+                    "sequences": record.sequences,
+                    "padded": record.padded,
+                    "share_of_padding": record.share,
+                    "limit": self.share,
+                },
+                count=record.padded,
+            )
