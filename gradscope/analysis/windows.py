@@ -288,6 +288,7 @@ def _passes(
     """Return the passes that feed a step: as many of the last ones as it says."""
     passes = tuple(only(BackwardEvent, events))
     if step.backwards is not None:
+        # A slice from -0 would hold all passes.
         return passes[-int(step.backwards) :] if step.backwards else ()
     whole = Window(step=step, events=tuple(events), passes=())
     zeroed = max((event.position for event in whole.zeros(members)), default=-1)

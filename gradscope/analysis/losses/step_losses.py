@@ -111,6 +111,7 @@ def loss_of(events: Iterable[Event], divided: float | None = None) -> float | No
     divided = _division(groups) if divided is None else divided
     found = [_loss_of(group, divided) for group in groups]
     known = [loss for loss in found if loss is not None]
+    # A sum that lacks a pass would look like a drop of the loss.
     return math.fsum(known) if known and len(known) == len(found) else None
 
 

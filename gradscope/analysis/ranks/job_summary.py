@@ -114,6 +114,7 @@ def _shard_sizes(job: Job) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in job.first.placements.values():
         if one.kind == "sharded" and not one.mesh and fully is not None:
+            # FSDP1 knows no mesh: what is not a copy is a part.
             found[fully] = job.world_size // max(one.copies, 1)
         split = [
             size
