@@ -33,6 +33,7 @@ def _gradient_cells(gradient: GradientStat | None) -> Row:
 
 def _parameter_rows(report: Report) -> Iterator[Row]:
     stats, heads = report.recording.parameter_stats, _heads(report.recording)
+    # Runs have millions of rows: they come from columns, without an object for each.
     if isinstance(stats, NormTable):
         yield from _norm_rows(stats, heads)
         return
