@@ -95,7 +95,7 @@ def _divided(
         if one is not made
         for statement in statements_above(source, one.line)
     ]
-    return made, list({id(one): one for one in found}.values())
+    return made, list(dict.fromkeys(found))
 
 
 def _needed(source: SourceFile, optimizer: cst.SimpleStatementLine) -> set[str]:

@@ -71,6 +71,7 @@ def window_of(
 
 def _of_inner_loop(source: SourceFile, loop: Loop, passes: int) -> cst.BaseExpression | None:
     """Return how often a loop repeats."""
+    # A loop that leaves out items makes fewer passes than it has items.
     if isinstance(loop, cst.While) or list(source.inside(loop.body, cst.Break, cst.Continue)):
         return None
     return _length(source, loop.iter, passes)
@@ -95,6 +96,7 @@ def _length(
         case "enumerate" | "zip":
             return _length(source, first, passes)
         case "chunk" | "tensor_split":
+            # The function takes the tensor first, the method only the number.
             is_function = source.qualified(items.func).startswith("torch.")
             number = items.args[1].value if is_function and len(items.args) > 1 else first
             return _number(source, number, passes, is_certain=True)

@@ -1,6 +1,7 @@
 """Adds a `torch.amp.GradScaler` to a training loop."""
 
 from collections.abc import Iterator
+from itertools import chain, count
 
 import libcst as cst
 
@@ -63,7 +64,8 @@ def scaler_edits(source: SourceFile, site: Site | RelatedLocation | None) -> tup
 def _free_name(source: SourceFile) -> str:
     """Return a name for the scaler that the file does not use."""
     used = {one.value for one in source.all(cst.Name)}
-    return next(name for name in ("scaler", "grad_scaler", "loss_scaler_") if name not in used)
+    names = chain(("scaler", "grad_scaler"), (f"scaler{number}" for number in count(2)))
+    return next(name for name in names if name not in used)
 
 
 def _device(source: SourceFile, line: int) -> cst.BaseExpression | None:
@@ -120,6 +122,7 @@ def _owner(call: cst.Call) -> cst.BaseExpression:
 
 
 def _call(function: str, argument: cst.BaseExpression) -> cst.Call:
+    # The parentheses of the call are enough.
     bare = argument.with_changes(lpar=[], rpar=[])
     return cst.Call(func=cst.parse_expression(function), args=[cst.Arg(bare)])
 
