@@ -89,6 +89,7 @@ class _Overrides:
     def value(self, values: dict[str, object]) -> Overrides:
         """Return the given options, and take all of them out of the values of the command."""
         taken = {key: values.pop(_name(key)) for key in self._declared}
+        # An option of several values that is not given is an empty list.
         return {key: _plain(value) for key, value in taken.items() if value not in (None, [])}
 
 
