@@ -160,6 +160,7 @@ def _histogram(clip: Clip) -> Table:
 def _over_time(clip: Clip, width: int) -> Strips:
     """Return strips of the norm before the clip, and of the remaining part."""
     layout = layout_for(width, label=LABEL)
+    # A step that several calls clip has several points.
     steps = list(dict.fromkeys(point.step for point in clip.points))
     columns = Columns(steps, layout.strip)
     norms = columns.largest((point.step, point.norm) for point in clip.points)

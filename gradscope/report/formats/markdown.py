@@ -209,6 +209,7 @@ def _cell(value: Value) -> str:
             return code(value.location)
         case TreeLabel():
             name = code(value.name or value.class_name)
+            # Markdown drops spaces at the start of a cell.
             return f"{'&nbsp;&nbsp;' * value.level}{name}{escape(tree_text(value))}"
         case _:
             return value_text(value)

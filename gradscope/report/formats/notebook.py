@@ -155,6 +155,7 @@ def _strip_label(label: Line | TreeLabel) -> str:
 def _chart(one: Strip) -> str:
     bars = "".join(_column(at, value, one.scale) for at, value in enumerate(one.cells))
     return (
+        # Columns fill the width, however many there are.
         f'<svg viewBox="0 0 {max(len(one.cells), 1)} 1" preserveAspectRatio="none" width="320" '
         f'height="22" role="img" aria-label="{escape(one.course)}">{bars}</svg>'
     )

@@ -90,6 +90,7 @@ def exact_norms(norms: Span | None) -> str:
 
 def exact(value: float) -> str:
     """Return a number that reads back as the same."""
+    # `repr` gives `nan` and `inf`, which reports spell in another way.
     return figure(value) if value != value or abs(value) == float("inf") else repr(value)
 
 

@@ -259,6 +259,7 @@ def inside_chart(report: Report) -> Chart | None:
     drawings = _outermost(every, report)
     tensors: dict[int, int] = {}
     for position, row in enumerate(report.tensors):
+        # A node with several outputs has several rows, of which the first is selected.
         tensors.setdefault(row.node, position)
     left_out = len(every) - len(drawings)
     return Chart(

@@ -138,6 +138,7 @@ class _Writer:
         box, frame, words = placed.box, placed.frame, box_writing(placed.box)
         group = SubElement(self.root, "g")
         add_title(group, box_text(box))
+        # Links pass behind the title, which stays readable on a ground of its own.
         ground = Frame(x=frame.x + 6, y=frame.y + 4, width=title_width(box) - 12, height=16.0)
         add_frame(group, ground, "f-paper", 0)
         at = (frame.x + BOX_SIDE, frame.y + 16)

@@ -228,6 +228,7 @@ def depth_layout(
             "ticktext": [run_name(run, report) for run in named],
             "title": {"text": "forward: from the input to the loss →"},
         },
+        # Every second stretch has a band, so that neighbours differ.
         "shapes": [_band(run) for run in runs[::2]],
     }
 

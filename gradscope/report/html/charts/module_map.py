@@ -208,6 +208,7 @@ def _tree(
         "level": _opened(cells),
         "labels": texts(cell.name for cell in cells),
         "values": single_numbers(areas(cells, "root")),
+        # A value is a cell's own area: plotly adds those of the cells inside.
         "branchvalues": "remainder",
         "sort": False,
         "texttemplate": "%{label}  %{text}",

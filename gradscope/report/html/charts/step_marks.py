@@ -145,6 +145,7 @@ def _value_rows(measured: Measured) -> Iterator[MarkRow]:
         broken = [step for step, value in known.items() if not math.isfinite(value)]
         zeros = [step for step, value in known.items() if value == 0]
 
+        # Defaults keep the values of this turn of the loop.
         def told(step: int, name: str = name, known: dict[int, float] = known) -> str:
             return f"{name} {_spelled(known[step])}"
 
