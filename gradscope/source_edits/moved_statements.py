@@ -298,10 +298,14 @@ def _blocks(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         outer = source.around(outer, *_BLOCKS)
 
 
+_BINDING: tuple[
+    type[cst.AnnAssign | cst.AssignTarget | cst.AugAssign | cst.For | cst.NamedExpr], ...
+] = (cst.AnnAssign, cst.AssignTarget, cst.AugAssign, cst.For, cst.NamedExpr)
+
+
 def _bound_names(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Name]:
     """Yield the names of the targets in a node, those of attributes among them."""
-    kinds = (cst.AnnAssign, cst.AssignTarget, cst.AugAssign, cst.For, cst.NamedExpr)
-    targets: list[cst.CSTNode] = [one.target for one in source.inside(node, *kinds)]
+    targets: list[cst.CSTNode] = [one.target for one in source.inside(node, *_BINDING)]
     targets += [one.asname for one in source.inside(node, cst.WithItem) if one.asname]
     return (name for target in targets for name in source.inside(target, cst.Name))
 

@@ -98,6 +98,7 @@ SERVED_STYLE = "served/served"
 """Scripts and style of pages that a server keeps current."""
 
 _ASSETS = files("gradscope.report.html") / "assets"
+_COMMENTS = re.compile(r"^ *(?://.*|/\*[\s\S]*?\*/)\n", re.MULTILINE)
 _UNBROKEN = re.compile(r"--[a-z][a-z-]*(?: \d+| N\b)?|\d[\d.,]* %")
 # A name with `</script>` or `<!--` in it would end the element of the data, or hide its end.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -224,7 +225,9 @@ def _data(tab: Tab) -> dict[str, Json]:
 
 
 def _own(kind: str, names: Sequence[str]) -> str:
-    return "\n".join(_ASSETS.joinpath(f"{name}.{kind}").read_text("utf-8") for name in names)
+    """Return scripts or styles as one text, without the comments in lines of their own."""
+    texts = (_ASSETS.joinpath(f"{name}.{kind}").read_text("utf-8") for name in names)
+    return _COMMENTS.sub("", "\n".join(texts))
 
 
 def _own_script(further: Sequence[str]) -> str:
