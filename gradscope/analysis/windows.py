@@ -239,6 +239,7 @@ class Windows:
         for number in self._own_segments.get(lineage, ()):
             *others, own = self.segments[start : number + 1]
             *before, step = own.events
+            # Events of this window are missing, so nothing is said of it.
             if self._has_gap(start, number):
                 resumes = True
             elif isinstance(step, StepEvent):

@@ -333,5 +333,6 @@ def with_optional_values(words: list[str]) -> list[str]:
     for position, word in enumerate(words):
         following = words[position + 1] if position + 1 < len(words) else ""
         lacks = word == "--overfit" and position < end and not following.isdecimal()
+        # `run` passes such a word on to the script.
         filled += [word, str(OVERFIT_STEPS)] if lacks and words[0] != "run" else [word]
     return filled

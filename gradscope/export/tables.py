@@ -72,6 +72,7 @@ def _norm_rows(norms: NormTable, heads: Sequence[tuple[str, str, int]]) -> Itera
     )
     for step, parameter, reach, gradient, weight, update in columns:
         name, module, numel = heads[parameter]
+        # The columns hold a negative number where nothing was measured; NaN is a measurement.
         yield (
             step,
             name,

@@ -231,6 +231,7 @@ def _numbers(source: SourceFile, test: cst.CSTNode, passes: int) -> Iterator[cst
         if isinstance(operation.operator, cst.Modulo):
             number = _number(source, operation.right, passes, is_certain=True)
             yield from () if number is None else (number,)
+    # A counter that is set back is compared with the number itself.
     if not list(source.inside(test, cst.Modulo)):
         for one in source.inside(test, cst.ComparisonTarget):
             number = _number(source, one.comparator, passes, is_certain=False)

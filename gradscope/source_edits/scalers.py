@@ -94,6 +94,7 @@ def _step(source: SourceFile) -> cst.Call | None:
     """Return the only step of an optimizer; None if it is no statement, or has a closure."""
     steps = list(_calls(source, "step"))
     of_torch = [one for one in steps if _is_optimizer(source, _owner(one))]
+    # The optimizer may be made in another file.
     return _plain(source, only(of_torch or steps))
 
 

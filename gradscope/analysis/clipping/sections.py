@@ -73,6 +73,8 @@ class Contributions:
         names = {record.index: record.name for record in recording.parameters}
         roots = _roots(recording)
         parts = {index: _part(name, roots) for index, name in names.items()}
+        # A broken norm would make every share NaN, and without any gradient there is nothing to
+        # share.
         finite = [
             step for step in before if all(map(math.isfinite, step.values())) and any(step.values())
         ]

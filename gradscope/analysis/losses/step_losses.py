@@ -142,6 +142,7 @@ def _is_sum(group: list[BackwardEvent]) -> bool:
 def _division(groups: Iterable[list[BackwardEvent]]) -> float | None:
     """Return the number by which losses are divided since a step has as many micro-batches."""
     counts = Counter(_divisions(groups))
+    # The last step of an epoch often has fewer, so the most frequent number counts.
     return counts.most_common(1)[0][0] if counts else None
 
 

@@ -122,6 +122,7 @@ def _shard_sizes(job: Job) -> dict[str, int]:
             if text.startswith(("Shard", "_Strided"))
         ]
         if "TP" in names and split and (fully is None or len(split) > 1):
+            # Tensor parallelism has the last dimension of the mesh.
             found["TP"] = max(found.get("TP", 1), split.pop())
         if fully is not None and split:
             found[fully] = max(found.get(fully, 1), math.prod(split))

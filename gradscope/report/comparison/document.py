@@ -253,6 +253,7 @@ def _strips(curve: ComparedCurve, columns: Columns) -> Iterator[Strip]:
         name = CURVE_NAMES[curve.kind] if position == 0 else ""
         points, cells = measured[position], drawn[position]
         yield Strip(
+            # Two spaces precede the name, a space and a letter follow it.
             label=f"  {name:{_LABEL - 4}} {letter_of(position)}",
             cells=cells if points else (),
             scale=scale,

@@ -136,6 +136,7 @@ def _code(snippet: Snippet) -> str:
         text = f"{line.number:>4}  {_html(line.text)}"
         lines.append(f"<b>{text}</b>" if any(one.is_cause for one in line.labels) else text)
     style = "margin:.4em 0;overflow-x:auto;white-space:pre;font-family:monospace"
+    # Before Python 3.12, no backslash may stand in the braces of an f-string.
     return f'<pre style="{style}">{chr(10).join(lines)}</pre>'
 
 

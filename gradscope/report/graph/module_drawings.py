@@ -84,6 +84,7 @@ class _Insides:
         self.links = TensorLinks(self.report, self.view)
         self.maker = VertexMaker(self.report, self.view)
         for row in self.report.modules:
+            # Modules are listed after those around them.
             around = (WHOLE,) if row.parent is None else self.paths[row.parent]
             self.paths[row.index] = (*around, row.index)
         self._find_lists()

@@ -63,6 +63,7 @@ def depth(report: Report) -> Chart | None:
     rows = max((flag.row + 1 for flag in raised), default=0)
     broken = ["NaN, inf"] * ("broken" in states)
     strips = Strips(
+        # Findings may take several rows, of which one has the title.
         above=(*broken, *[""] * (rows - 1), *["findings"] * bool(rows)),
         below=tuple(title for state, title, _ in _BELOW if state in states),
     )
