@@ -128,6 +128,7 @@ class _Writer:
         box, frame = placed.box, placed.frame
         group = SubElement(self.root, "g")
         add_title(group, box_text(box))
+        # Two frames behind it show that it stands for several.
         if box.copies > 1:
             for shift in (6.0, 3.0):
                 add_frame(group, frame.moved(shift, shift), "f-paper s-line", 7)

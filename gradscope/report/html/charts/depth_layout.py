@@ -191,6 +191,7 @@ def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) 
         "range": ends if is_upwards else ends[::-1],
         "tickvals": list(range(len(titles))),
         "ticktext": list(titles),
+        # A strip has nothing to zoom.
         "fixedrange": True,
         "zeroline": False,
         "showgrid": True,

@@ -344,6 +344,7 @@ def marks_on_rows(
                 "module": positions(rows[position].module for _, position in marks),
                 "parameter": positions(rows[position].parameter for _, position in marks),
             },
+            # The band of a selected row shows the selection, and no ring.
             "under": True,
         },
     }

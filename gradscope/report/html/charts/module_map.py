@@ -252,6 +252,7 @@ def _scale(coloured: _Coloured) -> dict[str, Json]:
     return {
         "type": "scatter",
         "mode": "markers",
+        # Plotly drops a trace of no points, and its colour bar.
         "x": [None, None],
         "y": [None, None],
         "hoverinfo": "skip",
