@@ -59,6 +59,7 @@ def _first_uses(view: StepView) -> dict[int, Site]:
         and (parameter := recording.nodes[edge.target].parameter) is not None
         and (source := recording.nodes[edge.source]).site is not None
     ]
+    # A dict keeps the last of equal keys: sorted backwards, the earliest use is what remains.
     uses.sort(key=lambda use: use[0], reverse=True)
     return {parameter: site for _, parameter, site in uses}
 
@@ -68,6 +69,7 @@ def _first_calls(view: StepView) -> dict[int, Site]:
     graph = view.step.graph if view.step else None
     return {
         call.module: view.recording.sites[call.site]
+        # Backwards, for the same reason: the first call of a module overwrites the later ones.
         for call in reversed(view.recording.calls)
         if call.graph == graph and call.site is not None
     }
@@ -90,6 +92,8 @@ def _parameter_row(
         device=parameter.device,
         numel=parameter.numel,
         requires_grad=parameter.requires_grad,
+        # Missing is not zero: without a measurement, only what requires no grad is known to get
+        # none.
         reach=stat.reach if stat else "unknown" if parameter.requires_grad else "frozen",
         reason=stat.reason if stat else _NOT_STEPPED if is_of_run else _NOT_SEEN,
         grad=stat.gradient if stat else None,
@@ -141,6 +145,7 @@ def _tensor_row(view: StepView, stat: TensorStat, *, is_parameter_view: bool) ->
     node = recording.nodes[stat.node]
     call = None if node.module_call is None else recording.calls[node.module_call]
     site = None if node.site is None else recording.sites[node.site]
+    # Code of a library has no line of the user's: the line that made the module stands for it.
     if site is None and call is not None:
         site = _definition(recording, call.module)
     shape = node.outputs[stat.slot] if stat.slot < len(node.outputs) else None
@@ -218,6 +223,7 @@ def other_steps(recording: Recording, kind: StepKind) -> tuple[OtherStep, ...]:
     norms: dict[int, dict[int, float]] = {
         step.index: {} for step in recording.steps if step.kind == kind
     }
+    # The statistics of a long run are millions of rows, and most recordings have no such steps.
     for stat in recording.parameter_stats if norms else ():
         if stat.step in norms and stat.gradient is not None:
             norms[stat.step][stat.parameter] = stat.gradient.norm

@@ -38,6 +38,7 @@ class LogitPoint:
 
 
 def _rank(logit: float) -> float:
+    # Comparisons with NaN are false: `max` would pass over the head that broke.
     return inf if isnan(logit) else logit
 
 
@@ -94,7 +95,7 @@ def position_of(recording: Recording, node: int) -> tuple[str, Site | None]:
 
 def _larger(known: LogitPoint | None, point: LogitPoint) -> LogitPoint:
     """Return the larger of the logits of two calls in one step."""
-    if known is None or point.value > known.value or known.value != known.value:
+    if known is None or _rank(point.value) > _rank(known.value):
         return point
     return known
 
@@ -145,6 +146,7 @@ class Router:
     @property
     def balance(self) -> float:
         """Entropy of the last step's shares, relative to equal shares: 1 if all are equal."""
+        # The limit of x log x at zero is zero, but `log(0)` raises.
         shares = self.points[-1].shares
         return -sum(share * log(share) for share in shares if share > 0) / log(len(shares))
 
@@ -205,6 +207,8 @@ def _expert_counts(recording: Recording, module: ModuleRecord) -> Iterator[tuple
             yield sum(one.parent == child.index for one in recording.modules), child.path
     own = {module.index, *(child.index for child in children)}
     for parameter in recording.parameters:
+        # Fused experts are one weight of [experts, inputs, outputs]: three dimensions are the only
+        # sign.
         if parameter.module in own and len(parameter.shape.dims) == 3:
             yield parameter.shape.dims[0], None
 

@@ -45,7 +45,9 @@ class Columns:
         """The first step of each column."""
         if self._has_gaps:
             starts = (position * self._length for position in range(self.count))
+            # A column begins at the first step whose quotient reaches it: rounding is up.
             return tuple(self._first - (-start // self.count) for start in starts)
+        # A dict keeps the last entry: backwards, that is the first step of a column.
         firsts = {position: step for step, position in reversed(self._positions.items())}
         return tuple(firsts[position] for position in range(self.count))
 
@@ -215,6 +217,7 @@ def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int,
         for kind, values in measured.items()
     }
     # The optimizer's title has a constant learning rate.
+    # So a rate takes two different values, and `True` counts as one.
     return {
         kind: values
         for kind, values in known.items()

@@ -142,6 +142,7 @@ class _Folder:
 
     def _repeats(self, columns: list[tuple[ModuleRow, ...]], position: int, length: int) -> int:
         first = last_name(columns[position][0])
+        # `isdigit` accepts superscripts too, which `int` rejects.
         if not first.isdecimal():
             return 1
         end = position
@@ -153,6 +154,7 @@ class _Folder:
         self, columns: list[tuple[ModuleRow, ...]], position: int, end: int, length: int
     ) -> bool:
         number = int(last_name(columns[position][0])) + end - position
+        # As text, because `int` reads `007` as well, which is another name than `7`.
         if last_name(columns[end][0]) != str(number):
             return False
         return end - position < length or self._alike(columns[end - length], columns[end])
@@ -167,6 +169,8 @@ class _Folder:
             below = tuple(
                 (last_name(child), self._kind(child)) for child in self._children.get(row.index, [])
             )
+            # Numbers instead of trees: comparing nested keys would walk all below a module at every
+            # level.
             key = (row.class_name, self._mark(row), below)
             known = self._kinds.setdefault(key, len(self._kinds))
             self._kind_of[row.index] = known

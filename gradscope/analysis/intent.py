@@ -11,6 +11,8 @@ from gradscope.recording.evidence.parameters import LoadedRecord
 from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
+# Short words count only as whole parts of a name: `schema` contains `ema`, `preference` contains
+# `ref`. The fixed point of a solver is no frozen weight.
 _FIXED = re.compile(
     r"no_?grad|frozen|freeze|fixed(?!_?point)|teacher|target"
     r"|(^|[._])(ema|ref|reference|victim)([._#]|$)|momentum|shadow|averag|perceptual|lpips|vgg|pretrained|guide|oracle|detach|stop_?grad",
@@ -82,6 +84,8 @@ class Intent:
 
     def _holdings(self, wanted: frozenset[int]) -> Iterator[Holding]:
         for record in self._records:
+            # An optimizer, or a group, of all parameters is the usual one, and says nothing on
+            # these.
             is_only = len(self._records) > 1 and record.parameters == wanted
             for number, group in enumerate(record.groups):
                 held = frozenset(group.parameters)
@@ -94,6 +98,7 @@ class Intent:
     def is_given_a_rate(self, parameters: Iterable[int]) -> bool:
         """Return whether a group of their own, with a learning rate, holds some parameters."""
         holding = self.holding(parameters)
+        # A rate of zero is a way to freeze parameters.
         return holding is not None and holding.is_own and holding.group.learning_rate != 0
 
     def is_followed(self, parameters: Iterable[int]) -> bool:
@@ -134,6 +139,7 @@ class Intent:
             if not any(p.requires_grad or p.index in own for p in records)
             and sum(len(p.shape.dims) > 1 for p in records) > 1
         }
+        # A module that holds only another has its size: the outer one has the smaller index.
         largest = max(frozen, key=lambda module: (frozen[module], -module), default=None)
         return None if largest is None else self.indexed.recording.modules[largest]
 

@@ -111,6 +111,7 @@ class KeptSteps:
             # The step before all summaries has no successor either.
             rest += one.first == start and start in self.paused
             for turn, step in enumerate(carriers):
+                # The first carriers stand for one step more, so that the total is exact.
                 share = rest // len(carriers) + (turn < rest % len(carriers))
                 if share:
                     found[step] = 1 + share
@@ -151,6 +152,7 @@ class KeptSteps:
         for one in self.recording.evidence_of(CosineSummary):
             if one.site == site:
                 for hundredth, count in enumerate(read(one.counts), one.lowest):
+                    # A cosine of 1 has a hundredth of its own, whose middle lies above 1.
                     middle = min((hundredth + 0.5) / 100, 1.0)
                     found[middle] = found.get(middle, 0.0) + count
         return found

@@ -43,10 +43,12 @@ def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, floa
     None is no gradient in any of a column's steps.
     """
     found: dict[int, dict[int, float | None]] = {}
+    # Steps mostly measure the same parameters: `map(max, ...)` over whole rows stays in C.
     for (position, parameters), steps in _alike(norms, columns).items():
         # A NaN is neither larger nor smaller; in a sum, it stays.
         is_plain = not any(math.isnan(sum(norms)) for norms in steps)
         if is_plain:
+            # `max` of a single number raises: it expects an iterable.
             peaks = map(_one, map(max, *steps) if len(steps) > 1 else steps[0])
         else:
             peaks = map(_peak, zip(*steps, strict=True))
@@ -120,6 +122,8 @@ def _course(norms: NormTable, rows: Sequence[range]) -> ParameterCourse:
     steps, gradients = _column(norms.steps, rows), _column(norms.gradients, rows)
     finite, without = gradients, gradients.count(NOT_MEASURED)
     first_nonfinite = None
+    # A finite sum shows that all numbers are finite, and stays in C. One that overflows only costs
+    # the loop below.
     if not math.isfinite(sum(gradients)) or without:
         finite = [norm for norm in gradients if 0 <= norm < math.inf]
         places = (place for place, norm in enumerate(gradients) if not math.isfinite(norm))
@@ -310,6 +314,7 @@ class _Norms:
                 for position in self._below[row.index]
                 if position in self._cells
             ]
+            # Without measured parameters, `zip` would yield no columns at all.
             nothing: Cells = (None,) * self._columns.count
             known = self._known[row.index] = tuple(
                 total_norm(value for value in column if value is not None)

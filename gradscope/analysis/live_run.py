@@ -79,6 +79,7 @@ class Series:
             self._buckets[-1] = self._join(self._buckets[-1], (value, 1))
             return
         if len(self._buckets) == _MOST:
+            # The maximum is even: no bucket is left without a partner.
             pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
             self._buckets = [self._join(*pair) for pair in pairs]
             self._size *= 2
@@ -119,6 +120,7 @@ class Series:
 
 def _mean(one: _Bucket, other: _Bucket) -> _Bucket:
     count = one[1] + other[1]
+    # The weights are divided first: a large loss times its count overflows.
     return one[0] * (one[1] / count) + other[0] * (other[1] / count), count
 
 
@@ -165,6 +167,7 @@ class Track:
         self.title = step.optimizer or self.title
         events = tuple(events)
         passes = _passes(events)
+        # A step's record has the loss of its last backward only.
         loss = loss_of(passes) if len(passes) > 1 else None
         self.curves["loss"].add(step.index, step.loss if loss is None else loss)
         clips = []
@@ -256,6 +259,7 @@ class LayerNorms:
     def rows(self, most: int, width: int) -> list[LiveLayer]:
         """Return a row for each module with parameters, as deep as fits, with its last norms."""
         shown = list(self._cells)[-width:]
+        # The row of the whole model may drop out, which makes room for another.
         found = self._outline(most + 1)
         if len(found) > most:
             found = self._outline(most)
@@ -307,6 +311,7 @@ def _structure_alone(
         environment=header.environment,
         target=header.target,
         parameters=tuple(parameters),
+        # There are no sites to index.
         modules=tuple(replace(module, site=None) for module in modules),
         calls=(),
         sites=(),
@@ -388,5 +393,6 @@ class LiveRun:
     def _pass(self, seconds: float) -> None:
         self.seconds = seconds
         self._passed.append((seconds, self.steps))
+        # One time before the window stays: a slow loop may make no two steps in it.
         while len(self._passed) > 2 and self._passed[1][0] < seconds - _RECENT:
             self._passed.popleft()

@@ -132,6 +132,8 @@ def _in_loop_order(found: Iterable[LoopWindow], resumed: Container[int]) -> Iter
     starts: dict[int | None, set[_Key]] = {}
     for window in found:
         lead = tuple(_lead(window))
+        # What opens an optimizer's first window precedes its gradient in every later one. Anything
+        # else at the head of a window belongs behind the step before.
         if before is None:
             starts[window.optimizer] = {_key(event) for event in _opening(window)}
             before = window

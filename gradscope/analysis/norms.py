@@ -55,6 +55,7 @@ def agree(values: Sequence[float], tolerance: float = AGREEMENT) -> bool:
     if all(map(math.isnan, values)):
         return True
     if not all(map(math.isfinite, values)):
+        # NaN differs from itself; its text does not.
         return len(set(map(str, values))) == 1
     return max(values) - min(values) <= tolerance * max(map(abs, values), default=0.0)
 

@@ -120,6 +120,7 @@ class Reach:
         In a training run only those that the steps after this backward are for.
         """
         trainable = {p.index for p in self.recording.parameters if p.requires_grad}
+        # A parameter that no step measured is unknown, not lost.
         seen = {stat.parameter for stat in self.recording.parameter_stats}
         if self.indexed.run is not None:
             trainable &= self.indexed.run.stepped
@@ -162,6 +163,7 @@ class Reach:
         is_draw = is_sampling(cut, self.indexed.site(cut.site))
         is_read = cut.kind == "read"
         joins = bool(cut.joins)
+        # Tuples compare from the left: what makes backward's start outweighs everything else.
         return self._makes_root(cut), joins, not is_read, not is_of_parameter, not is_draw
 
     def _makes_root(self, cut: CutRecord) -> bool:
@@ -185,6 +187,7 @@ class Reach:
         for stop in stops:
             site = self.indexed.site(stop.cut.site)
             without_grad = site is not None and stop.cut.kind == "no-grad"
+            # A stop that must not be joined gets a key of its own.
             key = (site.file, site.function) if site and without_grad else id(stop)
             functions.setdefault(key, []).append(stop)
         merged = []
@@ -279,6 +282,7 @@ class Reach:
             yield self.recording.nodes[position]
             fresh = [user for user in self.indexed.users.get(position, ()) if user not in seen]
             seen.update(fresh)
+            # A set of what was seen keeps shared subgraphs from being walked once per path.
             waiting += fresh
 
     def is_parameter(self, position: int) -> bool:

@@ -43,6 +43,8 @@ def derived_once(recording: Recording, derive: Callable[[Recording], Fact]) -> F
     known = _FACTS.get(id(recording))
     if known is None:
         known = _FACTS[id(recording)] = {}
+        # The identity of a dead object is given to a new one, so the entry must go with it. At
+        # exit, nothing is looked up any more.
         finalize(recording, _FACTS.pop, id(recording), None).atexit = False
     if derive not in known:
         known[derive] = derive(recording)
@@ -92,6 +94,7 @@ def last_run_step(recording: Recording) -> StepView:
     view = step_view(recording, finished[-1] if finished else None)
     stats = recording.parameter_stats
     last = (
+        # Rows of a `NormTable` become objects one by one: only the last ones are made.
         _last_rows(stats)
         if isinstance(stats, NormTable)
         else {one.parameter: row for row, one in enumerate(stats)}
@@ -156,6 +159,7 @@ def _last_rows(norms: NormTable) -> dict[int, int]:
         start = bisect_left(norms.steps, norms.steps[end - 1], 0, end)
         measured = norms.parameters[start:end]
         if not found.keys() >= set(measured):
+            # Later measurements are found first, so what was found stays.
             found = dict(zip(measured, range(start, end), strict=True)) | found
         end = start
     return dict(sorted(found.items()))

@@ -86,6 +86,7 @@ class Report:
         run, job = training_run(recording), job_summary(ranks or (recording,))
         if run is not None and job is not None and job.is_joined and job.failure is not None:
             run = replace(run, ending=failure_text(job.failure, recording.target.root))
+        # A training run has no judged step: the last measurements stand for it.
         view = first_step(recording) if run is None else last_run_step(recording)
         parameters = assembly.parameter_rows(view)
         tensors = assembly.tensor_rows(view)

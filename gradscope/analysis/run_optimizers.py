@@ -87,6 +87,7 @@ class Optimizers:
     def records_of(self, position: int) -> tuple[int | None, ...]:
         """Return the optimizers of the recording that a row represents."""
         key = next(key for key, at in self._positions.items() if at == position)
+        # Steps without a known optimizer are summarised under None.
         return tuple(at for at, first in enumerate(self._first) if first == key) or (None,)
 
     def name(self, record: int) -> str:
@@ -97,6 +98,7 @@ class Optimizers:
         """Return the key that identifies the optimizer of a step: at least its class."""
         position = window.optimizer
         if position is None or position >= len(self._records):
+            # Without an index, only the class keeps steps of different optimizers apart.
             return (window.step.optimizer or "").partition("(")[0]
         return self._first[position]
 
@@ -143,6 +145,7 @@ def first_alike(records: Sequence[TrainedOptimizer]) -> list[int]:
 def are_alike(records: Sequence[TrainedOptimizer]) -> bool:
     """Return whether two optimizers hold the same parameters; one made anew counts once."""
     held = [frozenset(records[position].parameters) for position in set(first_alike(records))]
+    # Optimizers without known parameters would all look alike.
     held = [parameters for parameters in held if parameters]
     return len(set(held)) < len(held)
 

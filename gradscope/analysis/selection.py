@@ -78,6 +78,7 @@ def parameters_below(report: Report, view: ViewOptions) -> list[ParameterRow]:
         for row in report.parameters
         if module is None or any(_lies_in(name, module) for name in (row.name, *row.aliases))
     ]
+    # A stable sort keeps equal rows in the order of registration.
     return sorted(rows, key=parameter_key(view.sort))
 
 
@@ -152,6 +153,7 @@ def tensor_key(sort: SortKey) -> _Key[TensorRow]:
     """
     match sort:
         case "order":
+            # An empty key leaves the order as it is.
             return lambda row: ()
         case "name":
             return lambda row: (row.module or "", row.operation)

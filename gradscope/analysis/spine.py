@@ -139,6 +139,7 @@ def jump(points: Sequence[Point]) -> Trend | None:
     heights = [after[split] - before[split - 1] for split in range(1, len(levels))]
     highest = max(heights, key=abs)
     # Medians hardly change from one split to the next: the operation is the one that does most.
+    # The quotient is positive only for changes in the direction of the largest.
     positions = [p for p, height in enumerate(heights, 1) if height / (highest or 1) >= _AS_HIGH]
     sign = math.copysign(1.0, highest)
     position = max(

@@ -20,6 +20,7 @@ class _NormsAhead:
     """The norms of steps that are asked for in their order."""
 
     def __init__(self, run: RunInFile) -> None:
+        # Steps come in order: of the tables of norms, which are large, memory holds one.
         self._tables = run.norms()
         self._table = NormTable.of_rows([], run.numels)
 

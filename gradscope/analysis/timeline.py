@@ -68,6 +68,7 @@ def _repetition(words: Sequence[str], position: int) -> tuple[int, int]:
 def _times(words: Sequence[str], position: int, length: int) -> int:
     group = words[position : position + length]
     times = 1
+    # A slice beyond the end is shorter, and equals no group.
     while words[position + times * length : position + (times + 1) * length] == group:
         times += 1
     return times
@@ -196,6 +197,8 @@ class Spelling:
                 limit = math.inf if event.max_norm is None else event.max_norm
                 norms.append((word, event.norm, event.norm > limit))
         key = tuple(parts)
+        # Thousands of steps have the same calls: a pattern is folded once, and compared by
+        # identity.
         folds = self._folds.get(key)
         if folds is None:
             folds = self._folds[key] = folded(key)

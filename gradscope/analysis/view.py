@@ -16,6 +16,7 @@ _CELL = re.compile(r"Cell \[\d+\]")
 def shown_path(file: str, root: str) -> str:
     """Return a path relative to the root if it is below it, otherwise unchanged."""
     path = PurePath(file)
+    # `relative_to` raises outside of the root; a cell of a notebook has no absolute path.
     if not root or not path.is_absolute() or not path.is_relative_to(root):
         return file
     return path.relative_to(root).as_posix()
@@ -43,6 +44,7 @@ _FOLDERS = 3
 
 def short_location(location: str, ellipsis: str = "…") -> str:
     """Return `file:line` of an installed package from its name on; of a deep file, the end."""
+    # Paths of recordings from Windows have backslashes.
     below = _INSTALLED.sub("", location)
     parts = below.replace("\\", "/").split("/")
     if below == location or len(parts) <= _FOLDERS:

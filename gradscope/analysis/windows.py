@@ -239,6 +239,7 @@ class Windows:
         for number in self._own_segments.get(lineage, ()):
             *others, own = self.segments[start : number + 1]
             *before, step = own.events
+            # Events of this window are missing, so nothing is said of it.
             if self._has_gap(start, number):
                 resumes = True
             elif isinstance(step, StepEvent):
@@ -288,6 +289,7 @@ def _passes(
     """Return the passes that feed a step: as many of the last ones as it says."""
     passes = tuple(only(BackwardEvent, events))
     if step.backwards is not None:
+        # A slice from -0 would hold all passes.
         return passes[-int(step.backwards) :] if step.backwards else ()
     whole = Window(step=step, events=tuple(events), passes=())
     zeroed = max((event.position for event in whole.zeros(members)), default=-1)

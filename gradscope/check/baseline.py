@@ -69,6 +69,7 @@ def prune_baseline(
     """
     known = read_baseline(path)
     kept = pruned(known, result, configured)
+    # A file that stays the same is not written: tools that watch it would see a change.
     if kept != known:
         write_entries(path, kept.entries)
     return Baseline(entries=tuple(_Comparison(result, known, configured).stale))
@@ -160,6 +161,7 @@ class _Comparison:
             for number, position in free
         ]
         old = [baseline.entries[position] for position in unmatched]
+        # Surroundings look for files on disk, which is needless if nothing can have moved.
         pairs = tuple(moved(old, new, Surroundings.of(result, configured))) if old and new else ()
         for entry, finding in pairs:
             number, position = free[finding]
@@ -229,6 +231,7 @@ def _is_judged(entry: Entry, result: CheckResult) -> bool:
 def _would_show(target: TargetResult, entry: Entry) -> bool:
     if target.failures or not target.runs:
         return False
+    # A rule that could not judge one run may have missed the finding there.
     if any(entry.rule not in run.verdict.ran for run in target.runs):
         return False
     # A finding that another one explains still exists, but is not reported.

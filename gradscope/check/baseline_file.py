@@ -24,6 +24,7 @@ LEVELS: tuple[Severity, ...] = get_args(Severity)
 
 _RULES = {rule.code: rule for rule in RULES}
 
+# A drive on Windows has a colon as well: EXPR begins behind the ending of the file.
 _PYTHON_FILE = re.compile(r"(?P<file>.+?\.pyw?)(?P<rest>:.*)?", re.DOTALL)
 
 _RECORDING = ".gradscope"
@@ -159,6 +160,7 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
             gradscope's, or holds a merge that was not resolved.
     """
     try:
+        # Editors on Windows may write a byte order mark, which JSON does not allow.
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise GradscopeError(
@@ -194,6 +196,7 @@ def _entries(path: Path, document: Json) -> tuple[Entry, ...]:
             f"`{path}` is not a gradscope baseline", help="name another file, or remove it"
         )
     version = document.get("schema_version")
+    # `true` is an `int` in Python, here and below.
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise _damaged(path, "`schema_version` is not a known version")
     if version > SCHEMA_VERSION:
@@ -279,6 +282,7 @@ def _measure(value: Json) -> tuple[str, float] | None:
     if not isinstance(value, dict) or len(value) != 1:
         raise ValueError("`measure` is not one number with its name")
     ((name, number),) = value.items()
+    # JSON has no NaN and no infinity: they are strings.
     if isinstance(number, bool) or not isinstance(number, int | float | str):
         raise ValueError(f"`{name}` is not a number")
     try:
@@ -297,6 +301,8 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
     """
     try:
         with written_whole(path) as file:
+            # Line feeds on Windows too: otherwise each commit from another system changes every
+            # line.
             file.write_text(baseline_text(entries), encoding="utf-8", newline="\n")
     except OSError as error:
         raise GradscopeError(f"cannot write `{path}`", cause=error.strerror) from error
@@ -305,6 +311,7 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
 def baseline_text(entries: Iterable[Entry]) -> str:
     """Return the file's text; sorted entries keep merge conflicts rare."""
     lines = sorted((one.target, one.file, one.rule, _line(one)) for one in entries)
+    # A line for each entry keeps merges of branches free of conflicts within one.
     findings = ",\n".join(f"    {line}" for *_, line in lines)
     body = f"[\n{findings}\n  ]" if findings else "[]"
     return (

@@ -116,6 +116,7 @@ class Surroundings:
         return not is_known and self._lacks(entry.target) and self._lacks(f"{entry.target}.py")
 
     def _lacks(self, file: str) -> bool:
+        # Without a repository on this machine, a missing file says nothing.
         return bool(self.repositories) and not any(
             (folder / file).exists() for folder in self.repositories
         )

@@ -35,6 +35,7 @@ class Failure:
     line: int | None = None
 
 
+# Without slots, in which `cached_property` could keep nothing.
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A recording, judged by the rules."""
@@ -212,6 +213,7 @@ def unmatched_limits(settings: Settings, targets: Iterable[TargetResult]) -> tup
     }
     return tuple(
         pattern
+        # Targets that did not load have no modules to match.
         for pattern in settings.norm_limits
         if paths and pattern != WHOLE_MODEL and not any(matches(path, pattern) for path in paths)
     )
@@ -235,6 +237,7 @@ def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
 def exit_code(result: CheckResult) -> ExitCode:
     """Return the exit code; a target that could not be judged overrides everything else."""
     outcomes = {outcome_of(target, result) for target in result.targets}
+    # A check of nothing must not pass.
     if "unjudged" in outcomes or not result.targets:
         return ExitCode.CANNOT_JUDGE
     if result.policy is None or result.policy.exit_zero:

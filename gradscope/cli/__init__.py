@@ -25,10 +25,12 @@ def __getattr__(name: str) -> object:
 
 def main() -> None:
     """Run the command line and exit."""
+    # A script's own collections come when they would without gradscope.
     if sys.argv[1:2] != ["run"]:
         collect_rarely()
     open_streams()
     planned = _parsed()
+    # Deferred: other commands have ended before.
     from gradscope.cli.run.launching import launch, launch_plainly
     from gradscope.cli.run.planned import PlainRun, PlannedRanks, PlannedRun
     from gradscope.cli.run.rank_launching import launch_ranks
@@ -49,6 +51,7 @@ def _parsed() -> "Planned":
     with BugReport():
         try:
             line = with_optional_values(sys.argv[1:])
+            # A plain line needs no typer, whose import takes long and draws random numbers.
             planned = _parsed_plainly(line) or _parsed_by_typer(line)
             is_left = False
             return planned

@@ -54,9 +54,11 @@ def checked(
         is_reported: Whether the report that follows states failures; stderr does so otherwise.
     """
     paths = [one for one in subjects if isinstance(one, Path)]
+    # First: ranks that do not fit together end the check, before anything slow runs.
     recorded = _checked_recordings(paths, settings, is_reported=is_reported)
     planned = [one for one in subjects if isinstance(one, PlannedTarget)]
     jobs = [job for target in planned for job in _jobs(target, command, is_reported=is_reported)]
+    # Recordings come in the order of the jobs: all seeds of one target, then those of the next.
     seen = iter(run_all(jobs, limit) if jobs else ())
     targets = tuple(
         _checked(
@@ -167,6 +169,7 @@ def chosen_baseline(configured: BaselineOptions, given: Overrides) -> BaselineOp
     """Return the configured baseline with the given options applied; its path is absolute."""
     chosen = replace(configured, **field_values(BaselineOptions, given))  # type: ignore[arg-type]
     if chosen.file is None:
+        # The target's code may change the working directory.
         return replace(chosen, file=DEFAULT_BASELINE.resolve()) if chosen.writes else chosen
     return replace(chosen, file=Path(chosen.file).resolve()) if "baseline" in given else chosen
 

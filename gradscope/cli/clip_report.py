@@ -141,6 +141,7 @@ def _positive(option: str, given: str | float, *, may_be_infinite: bool = False)
     try:
         value = float(given)
     except ValueError:
+        # NaN is not above zero, and is rejected below.
         value = math.nan
     if value > 0 and (may_be_infinite or value < math.inf):
         return value
@@ -304,6 +305,7 @@ def nearest(configuration: "Configuration") -> str:
             "no target given, none configured, and no recording here",
             help="gradscope clip-report model.py, or record a run: gradscope run train.py",
         )
+    # Copied files may have equal times.
     newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
     show_note(f"clipping of `{newest}`, the newest recording here")
     return str(newest)

@@ -143,6 +143,7 @@ def _sides(
 
 
 def _flag(text: str) -> bool:
+    # `bool` would take any word for true.
     if text not in ("true", "false"):
         raise ValueError(text)
     return text == "true"
@@ -150,6 +151,7 @@ def _flag(text: str) -> bool:
 
 def _number(text: str) -> float:
     number = float(text)
+    # Python reads `nan` and `inf` as numbers too.
     if not math.isfinite(number):
         raise ValueError(text)
     return number

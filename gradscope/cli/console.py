@@ -41,11 +41,14 @@ def make_console(stream: TextIO, choice: ColorChoice) -> "Console":
         color_system="auto" if has_color else None,
         force_terminal=has_color,
         no_color=not has_color,
+        # By default, rich takes `[...]` in names for markup and `:bug:` for an emoji, and colours
+        # numbers.
         markup=False,
         highlight=False,
         emoji=False,
         width=_width(is_terminal, os.environ.get("COLUMNS", "")),
     )
+    # rich may find no colours although they are asked for, as under TERM=dumb.
     if has_color and console.color_system is None:
         return Console(
             file=stream,

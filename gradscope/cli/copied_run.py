@@ -44,6 +44,7 @@ class CopiedRun(AbstractContextManager["CopiedRun"]):
         self._root = Path(report.target.root)
         self._words = _script_words(report, self._root)
         self._temporary = TemporaryDirectory(prefix="gradscope-")
+        # The temporary folder may be a link, and frames name files by resolved paths.
         self._base = Path(self._temporary.name).resolve()
         self._copy = self._base / self._root.name
 
@@ -53,6 +54,7 @@ class CopiedRun(AbstractContextManager["CopiedRun"]):
             if isinstance(seen, str):
                 raise GradscopeError(f"the script cannot be run again: {seen}")
         except BaseException:
+            # `__exit__` is not called if this method raises.
             self._temporary.cleanup()
             raise
         self.before = seen
@@ -86,6 +88,7 @@ class CopiedRun(AbstractContextManager["CopiedRun"]):
         code, output = self._watched(recording)
         self._check_confined()
         if not recording.exists():
+            # A traceback ends with the exception.
             last = (output.strip().splitlines() or [f"exit code {code}"])[-1]
             return last
         seen = load_recording(recording)
@@ -114,15 +117,20 @@ class CopiedRun(AbstractContextManager["CopiedRun"]):
             else "from pathlib import Path; from gradscope.launch.confinement import confine; "
             f"confine([Path({str(self._base)!r})], Path({str(self._log)!r})); "
         )
+        # The child imports from the same folders, with the copy in place of the script's own; `-P`
+        # keeps its working directory from coming first.
         start = (
             f"import sys; sys.path[:] = {self._import_paths()!r}; sys.argv = {line!r}; "
             f"{confined}from gradscope.cli import main; main()"
         )
         temporary = self._base / "tmp"
         temporary.mkdir(exist_ok=True)
+        # Sets of strings have one order in all runs, unless the user has set another seed.
         environment = {
             "PYTHONHASHSEED": "0",
             **os.environ,
+            # Bytecode of an edit counts as current for the next one of equal length in the same
+            # second.
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(temporary),
         }
@@ -134,6 +142,7 @@ class CopiedRun(AbstractContextManager["CopiedRun"]):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            # Scripts may print what is not in the locale's encoding.
             errors="replace",
         )
         return done.returncode, done.stderr

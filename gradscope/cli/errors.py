@@ -115,6 +115,7 @@ class BugReport:
     ) -> None:
         if isinstance(error, KeyboardInterrupt):
             raise SystemExit(ExitCode.INTERRUPTED) from None
+        # SystemExit ends a command as it is meant to.
         if not isinstance(error, Exception):
             return
         write_line("error: this is a bug in gradscope; please report it with the traceback below")

@@ -89,7 +89,9 @@ def export(
         gc.freeze()
         return judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
 
+    # Ranks are joined, for which all of them have to be in memory.
     source = Source(run=RunInFile.of(paths[0]) if len(paths) == 1 else None, load=load)
+    # Names of files may hold surrogates, which no encoding can write.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     with pipe_may_close(sys.stdout):

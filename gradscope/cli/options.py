@@ -89,6 +89,7 @@ class _Overrides:
     def value(self, values: dict[str, object]) -> Overrides:
         """Return the given options, and take all of them out of the values of the command."""
         taken = {key: values.pop(_name(key)) for key in self._declared}
+        # An option of several values that is not given is an empty list.
         return {key: _plain(value) for key, value in taken.items() if value not in (None, [])}
 
 
@@ -332,5 +333,6 @@ def with_optional_values(words: list[str]) -> list[str]:
     for position, word in enumerate(words):
         following = words[position + 1] if position + 1 < len(words) else ""
         lacks = word == "--overfit" and position < end and not following.isdecimal()
+        # `run` passes such a word on to the script.
         filled += [word, str(OVERFIT_STEPS)] if lacks and words[0] != "run" else [word]
     return filled

@@ -110,6 +110,7 @@ def wanted_output(
     if is_opened and is_stream:
         file = str(_page_for(subject))
     elif chosen == "html" and is_stream and (file != "-" or sys.stdout.isatty()):
+        # A pipe or a redirection is as good as a file.
         raise GradscopeError(
             "html is a page of several megabytes: write it to a file",
             help="add -o report.html, or --open",
@@ -200,6 +201,7 @@ def files_of_target(planned: "PlannedTarget") -> tuple[Path, ...]:
 
 def _destination(text: str) -> Destination:
     path = Path(text)
+    # `exists` takes a name with a null character for a missing file.
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -287,6 +289,7 @@ def write_text(
         show_note(f"wrote {destination.text}" + (f": {outcome}" if outcome else ""))
         return
     erase_progress()
+    # The terminal's encoding may lack signs of the report: they are escaped.
     encoding = getattr(stdout, "encoding", None) or "utf-8"
     with pipe_may_close(stdout):
         stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

@@ -71,9 +71,11 @@ def program(names: Iterable[str]) -> typer.Typer:
         name="gradscope",
         cls=ProgramHelp,
         no_args_is_help=True,
+        # typer's own tracebacks list local variables, and so print tensors.
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    # With a callback, typer expects the name of a command even if there is only one.
     app.callback()(root)
     for name in names:
         function = function_of(name)
@@ -88,5 +90,6 @@ def program(names: Iterable[str]) -> typer.Typer:
 
 def program_for(line: typing.Sequence[str]) -> typer.Typer:
     """Return what parses a command line: the command that it begins with, otherwise all."""
+    # The modules of other commands take time to import.
     named = line[:1]
     return program(named if named and named[0] in COMMANDS else COMMANDS)

@@ -50,6 +50,7 @@ class ProgressLine:
         if self._is_within_line or VERBOSITY.level <= QUIET:
             return
         text = printable(f"{self._prefix}{stage}").replace("\n", " ")
+        # Text in the last column may wrap, and would not be erased whole.
         self._stream.write(f"{_ERASE}{_cut(text, self._columns - 1)}")
         self._stream.flush()
         self._is_shown = True
@@ -66,6 +67,7 @@ class ProgressLine:
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or _COLUMNS
         except (OSError, ValueError):
+            # The stream has been closed, or has no descriptor.
             return _COLUMNS
 
 
@@ -95,6 +97,7 @@ def progress_line(prefix: str = "", *, is_wanted: bool = True) -> Iterator[None]
             yield
     finally:
         line.erase()
+        # A target may have replaced the stream.
         if sys.stderr is line:
             sys.stderr = before
 

@@ -109,7 +109,9 @@ def read_in_full(job: Loaded) -> Loaded:
     from gradscope.analysis.ranks.job import kind_of
     from gradscope.recording.store import load_recording
 
+    # A dict keeps the last of equal keys: backwards, that is the first of each kind.
     kinds = {kind_of(one): position for position, one in reversed([*enumerate(job.recordings)])}
+    # The first rank stands for its job in a report.
     chosen = sorted({0, *kinds.values()})[:_READ_WHOLE]
     recordings = list(job.recordings)
     for position in chosen:
@@ -188,6 +190,7 @@ def are_recordings(text: str) -> bool:
     """Return whether an argument names a recording, the ranks of a job, or a folder of them."""
     if text.endswith(_SUFFIX):
         return True
+    # An empty path would be the working directory.
     return bool(text) and next(Path(text).glob(f"*{_SUFFIX}"), None) is not None
 
 
@@ -196,6 +199,7 @@ def rank_files(base: Path) -> list[Path]:
     stem = base.name.removesuffix(_SUFFIX)
     folder = base.parent
     files = folder.iterdir() if folder.is_dir() else ()
+    # Not a glob: the name may hold signs of patterns, such as `[`.
     return [
         file
         for file in files
@@ -217,6 +221,7 @@ def _is_rank(path: Path) -> bool:
 
 def _by_rank(path: Path) -> tuple[str, int]:
     stem, _, number = path.name.removesuffix(_SUFFIX).rpartition(".rank")
+    # By number: rank 10 comes after rank 9.
     return (stem, int(number)) if number.isdecimal() else (path.name, 0)
 
 

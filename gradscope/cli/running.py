@@ -39,6 +39,7 @@ def record_target(
     tell_stage("importing torch")
     _import_torch()
     tell_stage(f"loading {spec}")
+    # Deferred: they import torch.
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
     from gradscope.target.loading import load_target

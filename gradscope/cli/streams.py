@@ -72,6 +72,7 @@ def _flush(stream: TextIO | None) -> None:
     if os.name == "posix":
         import ctypes
 
+        # Libraries in C have buffers of their own, which would be written after the report.
         ctypes.CDLL(None).fflush(None)
 
 

@@ -113,6 +113,7 @@ def _are_ranks(names: Sequence[str]) -> bool:
     found = [rank_of_file(name) for name in names]
     known = [one for one in found if one is not None]
     stems, ranks = {stem for stem, _ in known}, {rank for _, rank in known}
+    # A file given twice, or another job's, is no further rank of the job.
     return len(ranks) == len(names) and len(stems) == 1
 
 

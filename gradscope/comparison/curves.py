@@ -135,6 +135,7 @@ def _points(side: Side) -> Iterable[tuple[int, int, float | None, float | None]]
     elif report.training:
         for one in report.training:
             yield 0, one.step, one.loss, one.grad_norm
+        # The judged step comes after the training steps, and belongs to the curve.
         if report.summary.step is not None:
             yield 0, report.summary.step, report.summary.loss, report.summary.grad_norm
 
@@ -145,6 +146,7 @@ def _parting(
     if base is None or other is None:
         return None
     theirs = dict(zip(other.steps, other.values, strict=True))
+    # Bounded recordings of long runs keep different steps.
     common = [
         (step, value, theirs[step])
         for step, value in zip(base.steps, base.values, strict=True)
@@ -152,6 +154,7 @@ def _parting(
     ]
     if not common:
         return None
+    # Near zero, noise alone changes a loss by large factors.
     least = _LEAST_LOSS * abs(common[0][1]) if kind == "loss" else 0.0
     ends = common[-min(math.ceil(len(common) / _LAST_SHARE), _LAST_MOST) :]
     base_end = _mean([value for _, value, _ in ends])
@@ -177,5 +180,6 @@ def _near(base: float, other: float, tolerance: float, least: float) -> bool:
     """Return whether two numbers differ by no more than a share of the smaller one."""
     if _same(base, other):
         return True
+    # A share of the smaller number: the order of the sides makes no difference.
     room = max(min(abs(base), abs(other)), least)
     return abs(other - base) <= tolerance * room

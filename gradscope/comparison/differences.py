@@ -55,6 +55,7 @@ def _arguments(recording: Recording) -> str:
     """Return the arguments of a script as typed."""
     words = shlex.split(recording.command)
     name = recording.target.name
+    # Options of gradscope stand before the script's name, its own arguments behind it.
     positions = [position for position, word in enumerate(words) if word == name]
     return shlex.join(words[positions[0] + 1 :]) if positions else ""
 
@@ -78,5 +79,6 @@ def _optimizers(side: Side) -> str:
 def _backwards(recording: Recording) -> str:
     """Return the number of backward passes before most steps of a run; empty without a run."""
     counts = Counter(event.step for event in recording.events if event.kind == "backward")
+    # The last step of an epoch may have fewer passes.
     usual = Counter(counts.values()).most_common(1)
     return str(usual[0][0]) if usual and any(s.kind == "run" for s in recording.steps) else ""

@@ -58,6 +58,8 @@ def compared_findings(sides: Sequence[Side], names: Sequence[Names]) -> tuple[Co
             _Known.of(finding, fingerprint, names[position])
             for fingerprint, finding in zip(unique_fingerprints(found), found, strict=True)
         ]
+        # The surest sign comes first: a vague one must not take the partner of a finding that has a
+        # certain one.
         for is_same in (_share_fingerprint, _concern_the_same, _share_code, _overlap):
             waiting = list(_without_found(waiting, groups, position, is_same))
         groups += [{position: known} for known in waiting]

@@ -57,6 +57,7 @@ class _Search:
 
     def __init__(self, base: Sequence[ParameterRecord], other: Sequence[ParameterRecord]) -> None:
         self._base, self._other = base, other
+        # Dicts serve as sets that keep the order of the model.
         self._base_left = dict.fromkeys(range(len(base)))
         self._other_left = dict.fromkeys(range(len(other)))
         self.pairs: list[tuple[int, int]] = []
@@ -163,6 +164,8 @@ class _Search:
         other = _modules(self._other, self._other_left)
         ours, theirs = (list(one.items()) for one in (base, other))
         blocks = SequenceMatcher(
+            # By default, difflib ignores what is frequent in 200 elements or more: equal layers
+            # are.
             a=[_without_numbers(*module) for module in base],
             b=[_without_numbers(*module) for module in other],
             autojunk=False,

@@ -252,6 +252,7 @@ def _pair(
     ratio = quotient(other.norm, base.norm)
     first = _first_difference(base.series, other.series)
     change = _reach_change(base, other)
+    # One machine rounds such a gradient to exactly zero, another one does not.
     if change in ("zero", "gained") and is_noise:
         change = "rounding"
     if change is None:
@@ -292,10 +293,12 @@ def _number_change(
 ) -> Change:
     """Return how two gradients that are there differ in their numbers."""
     is_turned = cosine is not None and cosine < limits.cosine
+    # Gradients of equal norms may have other directions.
     if is_equal and not is_turned:
         return "equal"
     if is_noise:
         return "rounding"
+    # `distance` is a logarithm: the limit 0.1 passes a factor of 1.1 up or down.
     is_near = ratio is None or math.isnan(ratio) or distance(ratio) <= math.log1p(limits.norm)
     return "norm" if not is_near else "turned" if is_turned else "within"
 
@@ -303,6 +306,7 @@ def _number_change(
 def _is_equal(base: SideParameter, other: SideParameter) -> bool:
     return all(
         _same(getattr(base, name), getattr(other, name))
+        # The largest element tells gradients of equal norm apart where none were stored.
         for name in ("norm", "weight_norm", "absolute_maximum")
     )
 
@@ -315,6 +319,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 def _first_difference(base: Series | None, other: Series | None) -> int | None:
     """Return the first step in which two runs differ; None if none does, or not both are runs."""
+    # Arrays compare in C, and runs that are equal to the bit are frequent. NaN leads to the loop.
     if base is None or other is None or base == other:
         return None
     ours = zip(base.norms, base.weights, strict=True)

@@ -117,6 +117,7 @@ def _of_findings(
         if finding is None or one.standing(position) not in ("came", "worse"):
             continue
         before = one.findings[0]
+        # A rise between two levels that both fail, or both pass, changes no outcome.
         was_failing = before is not None and before.severity in failing
         if finding.severity in failing and not was_failing:
             yield Regression(
@@ -216,6 +217,7 @@ def _increase(before: float | None, after: float | None) -> float:
     """Return the relative increase of a loss; 0 if one is unknown."""
     if before is None or after is None or before == after:
         return 0.0
+    # The loss may be negative, as a log-likelihood is.
     return (after - before) / abs(before) if before else math.copysign(math.inf, after)
 
 

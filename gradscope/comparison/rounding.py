@@ -33,6 +33,7 @@ class RoundingLimits:
     def holds(self, one: SideParameter, slack: float = 1.0) -> bool:
         """Return whether a gradient is below its limit, or below this multiple of it."""
         share = max(min(self.share * slack, _LARGEST_SHARE), self.share)
+        # A module without a limit gets one that no gradient is below.
         return one.rms is not None and one.rms <= share * self.largest.get(one.module, -1.0)
 
 

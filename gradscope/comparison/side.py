@@ -134,6 +134,7 @@ def _measured_steps(recording: Recording) -> set[int]:
 
 def letter_of(position: int) -> str:
     """Return `A`, `B` … `Z`, `AA`, `AB` …."""
+    # Letters have no zero, so the head counts from one less: Z is followed by AA.
     head, last = divmod(position, 26)
     return (letter_of(head - 1) if head else "") + chr(ord("A") + last)
 
@@ -231,6 +232,7 @@ def _series(
 
 
 def _chosen(column: Sequence[Cell], places: Sequence[int]) -> Sequence[Cell]:
+    # A whole column stays an array, which is copied in C.
     return column if len(places) == len(column) else [column[place] for place in places]
 
 
@@ -249,6 +251,7 @@ def _of_series(
         reason=None if known else row.reason,
         norm=_median(known),
         weight_norm=next((one for one in series.weights[-1:] if one != NOT_MEASURED), None),
+        # A finite sum shows that every norm is finite.
         nonfinite=0 if isfinite(sum(known)) else sum(not isfinite(norm) for norm in known),
         absolute_maximum=None,
         is_shard=recording.parameters[row.index].is_shard,

@@ -46,6 +46,7 @@ def _baseline(values: Mapping[str, Value], folder: Path, targets: Iterable[str])
         targets=tuple(targets),
         **field_values(BaselineOptions, values),  # type: ignore[arg-type]
     )
+    # Paths in a file start at its folder; an absolute one replaces it.
     return options if options.file is None else replace(options, file=folder / options.file)
 
 

@@ -28,6 +28,7 @@ def lines_of(text: str) -> dict[KeyPath, int]:
         for path in _paths(statement):
             found.setdefault(header + path, number)
         if is_header:
+            # The header of `a.b` names `a` as well: the longest path is its own.
             header = max(_paths(statement), key=len)
     return found
 
@@ -38,6 +39,7 @@ def _statements(text: str) -> Iterator[tuple[int, Mapping[str, object], bool]]:
     A statement is the fewest lines that are valid on their own.
     """
     lines: list[str] = []
+    # TOML ends lines at line feeds. `splitlines` also splits strings at form feeds.
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         if not lines and (not line.strip() or line.lstrip().startswith("#")):
             continue
@@ -223,6 +225,7 @@ def _read(path: Path, *, name: str) -> Document | None:
         content = content[key]
     if not isinstance(content, Mapping):
         raise GradscopeError(f"`{dotted(TABLE)}` in {name} has to be a table")
+    # Paths in the file start where its link is, not where the link leads.
     position = (working_directory() / path.parent).resolve() / path.name
     return Document(path=position, name=name, lines=lines_of(text), table=content)
 

@@ -100,6 +100,7 @@ def _planned(
         table, folder = {"target": name}, cwd
     else:
         folder = configuration.folder
+    # The target runs in another folder than the one that its options were typed in.
     if folder != cwd:
         overrides = {key: _absolute(key, value, cwd) for key, value in overrides.items()}
     defaults = {

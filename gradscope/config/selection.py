@@ -175,6 +175,7 @@ def _check_of(name: str, default: float) -> checks.Check:
     minimum = 0 if default >= 0 else None
     if isinstance(default, int):
         return checks.whole_number(0)
+    # Infinity switches a threshold off.
     return checks.number(minimum, can_be_infinite=True)
 
 

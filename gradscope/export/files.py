@@ -139,6 +139,7 @@ def write_parquet(table: ExportTable, rows: Iterable[Row], file: Path) -> None:
 
     What was not measured is null, and NaN is a number; lists and objects are JSON.
     """
+    # pyarrow is optional, and takes long to import.
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
@@ -200,6 +201,7 @@ def write_events(steps: Iterable[Scalars], file: Path) -> None:
 
 def _records(steps: Iterable[Scalars]) -> Iterator[bytes]:
     """Yield events as they are stored, the first of which tells the version of the format."""
+    # TensorBoard is optional, and takes long to import.
     from tensorboard.compat.proto.event_pb2 import Event
 
     yield Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString()
@@ -209,6 +211,7 @@ def _records(steps: Iterable[Scalars]) -> Iterator[bytes]:
             add = event.summary.value.add
             for tag, value in one.values[start : start + _VALUES]:
                 add(tag=tag, simple_value=value)
+            # Equal recordings give equal bytes.
             yield event.SerializeToString(deterministic=True)
 
 
@@ -227,6 +230,7 @@ def _checksums(records: Sequence[bytes]) -> list[int]:
     Zeros before a record leave a sum that begins with 0 as it is; where it is to begin with ones,
     the first four bytes are inverted instead.
     """
+    # numpy comes with TensorBoard; the rest of an export does without it.
     import numpy
 
     longest = max(map(len, records))
@@ -237,6 +241,7 @@ def _checksums(records: Sequence[bytes]) -> list[int]:
         row[start : start + 4] ^= 0xFF
     table = numpy.array(list(_table()), dtype=numpy.uint32)
     sums = numpy.zeros(len(records), dtype=numpy.uint32)
+    # The loop reads columns: as contiguous rows they pass the processor's cache once.
     for column in numpy.ascontiguousarray(matrix.T):
         sums = table[(sums ^ column) & 0xFF] ^ (sums >> 8)
     return [_masked(one ^ 0xFFFFFFFF) for one in sums.tolist()]
@@ -246,6 +251,7 @@ def _table() -> Iterator[int]:
     """Yield what each byte adds to a CRC-32C."""
     for byte in range(256):
         for _ in range(8):
+            # The reversed polynomial of CRC-32C.
             byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
         yield byte
 

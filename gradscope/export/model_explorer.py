@@ -67,6 +67,7 @@ def _norms(node: NodeRecord, view: StepView) -> list[float]:
         found = [
             stat.gradient.norm for stat in stats if stat is not None and stat.gradient is not None
         ]
+    # `max` may pass over NaN.
     return [math.inf if math.isnan(norm) else norm for norm in found if norm is not None]
 
 
@@ -135,6 +136,8 @@ def _results(norms: dict[int, float]) -> Iterable[tuple[str, Json]]:
         elif norm == 0:
             yield str(node), {"value": 0.0, "bgColor": _ZERO}
         else:
+            # Equal norms span no range.
             share = (math.log10(norm) - low) / (high - low) if high > low else 0.5
+            # The largest norm has a share of 1, which is one beyond the last colour.
             color = _COLORS[min(int(share * len(_COLORS)), len(_COLORS) - 1)]
             yield str(node), {"value": norm, "bgColor": color}

@@ -69,6 +69,7 @@ class ExportPlan:
             check_tensorboard()
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
             raise GradscopeError(f"'{self.folder}' is not a folder", help="name one with -o FOLDER")
+        # A link, or another spelling, may name the recording too.
         read = {path.resolve() for path in inputs}
         for file in self.files:
             if file.resolve() in read:
@@ -109,6 +110,7 @@ class ExportPlan:
         if self.form == "parquet":
             write_parquet(table, table.rows_of(source), path)
             return
+        # Text mode on Windows would turn each line feed into two characters.
         with path.open("w", encoding="utf-8", newline="") as stream:
             _TEXTS[self.form](table, table.rows_of(source), stream)
 

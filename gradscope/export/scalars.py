@@ -228,6 +228,7 @@ def _modules_of(recording: Recording) -> list[tuple[int, ...]]:
             counts[module] = counts.get(module, 0) + 1
             module = recording.modules[module].parent
         holders.append(tuple(found))
+    # A module with one parameter would repeat its curve.
     return [tuple(one for one in found if counts[one] > 1) for found in holders]
 
 

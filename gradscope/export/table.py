@@ -11,6 +11,7 @@ from gradscope.recording.records import Site
 from gradscope.recording.streaming.run_in_file import RunInFile
 
 
+# Without slots, in which `cached_property` could keep nothing.
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """What is exported."""

@@ -33,6 +33,7 @@ def _gradient_cells(gradient: GradientStat | None) -> Row:
 
 def _parameter_rows(report: Report) -> Iterator[Row]:
     stats, heads = report.recording.parameter_stats, _heads(report.recording)
+    # Runs have millions of rows: they come from columns, without an object for each.
     if isinstance(stats, NormTable):
         yield from _norm_rows(stats, heads)
         return
@@ -71,6 +72,7 @@ def _norm_rows(norms: NormTable, heads: Sequence[tuple[str, str, int]]) -> Itera
     )
     for step, parameter, reach, gradient, weight, update in columns:
         name, module, numel = heads[parameter]
+        # The columns hold a negative number where nothing was measured; NaN is a measurement.
         yield (
             step,
             name,

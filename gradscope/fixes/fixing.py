@@ -56,6 +56,7 @@ class Fixing:
         tried = [one for one in found if options.unsafe_fixes or one.safety == "safe"]
         self.hidden = tuple(one.finding for one in found if one not in tried)
         """Findings with an unsafe fix that was not asked for."""
+        # By identity of the finding, which the report keeps alive.
         self._fixes: dict[int, _Tried] = {}
         self._try(tried)
 
@@ -80,6 +81,7 @@ class Fixing:
             if proposal.is_search:
                 self._fixes[id(proposal.finding)] = self._searched(proposal)
         stepwise = [one for one in proposals if not one.is_search]
+        # Each trial is a process: those of one round run side by side.
         for number in range(max((len(one.candidates) for one in stepwise), default=0)):
             open_ones = [
                 one
@@ -143,6 +145,8 @@ class Fixing:
         for finding in self._before.findings:
             tried = self._fixes.get(id(finding))
             if tried is not None and tried.fix.verified:
+                # Fixes that hold alone may not hold together: each is tried beside those chosen so
+                # far.
                 together = [*chosen, finding]
                 seen = self._together(together)
                 if seen is None:
@@ -175,6 +179,7 @@ class Fixing:
 
     def _edits(self, findings: Iterable[Finding]) -> tuple[Edit, ...]:
         edits = [edit for one in findings for edit in self._fixes[id(one)].fix.edits]
+        # Two findings may need the same edit.
         return tuple(dict.fromkeys(edits))
 
 

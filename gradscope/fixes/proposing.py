@@ -38,6 +38,7 @@ class Proposals:
     """
 
     def __init__(self, recording: Recording, fix_only: Iterable[str] = ()) -> None:
+        # A capture that equals an earlier one offers the same edits.
         captured = [one.recording for one in recording.captured_steps if one.same_as is None]
         self._contexts = [RuleContext(one) for one in (recording, *captured)]
         self._root = recording.target.root
@@ -76,6 +77,7 @@ class Proposals:
     def added(self, edits: tuple[Edit, ...]) -> str:
         """Return the lines that edits add, in one line."""
         lines = self.diff(edits).split("\n")
+        # The head of a diff begins with pluses too.
         added = [line[1:].strip() for line in lines if line[:1] == "+" and line[:3] != "+++"]
         return " / ".join(line.partition("  #")[0] for line in added)
 
@@ -104,6 +106,7 @@ def _selected(selectors: Iterable[str]) -> list[type[Rule]]:
 
 
 def _function_of(rule: type[Rule]) -> FixFunction:
+    # Fixes use libcst, which is optional and slow to import: only those that are needed are.
     package, _, own = rule.__module__.rpartition(".")
     module = (rule.fix and rule.fix.module) or own
     return cast(FixFunction, import_module(f"{package}.fixes.{module}").fix)

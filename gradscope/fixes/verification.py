@@ -117,6 +117,7 @@ class _Comparison:
         where = self._earlier(finding.location)
         if where is None or finding.location is None:
             return ""
+        # The line is one of the edited file, and is replaced by that of the original.
         shown = shown_site(finding.location, self._after.target.root).rpartition(":")[0]
         return f" at {shown}:{where[1]}"
 
@@ -228,6 +229,7 @@ class _Comparison:
         place = (where.file, where.line)
         was = {(site.file, site.line) for site in _node_sites(self._before)}
         now = {self._earlier(site) for site in _node_sites(self._after)}
+        # Without lines in the graph, nothing was captured that could show it.
         if place in was and now and place not in now:
             yield f"{shown_site(where, self._after.target.root)} no longer takes part in the loss"
 
@@ -278,6 +280,7 @@ class _Comparison:
         elif norm is None or not math.isfinite(norm) or norm == 0.0:
             yield f"the gradient norm is {_number(norm)}"
         elif was is not None and now is not None and abs(now) > _MOST_CHANGE * max(abs(was), 1.0):
+            # A loss near zero rises by any factor.
             yield f"the loss is {_number(now)} (was {_number(was)})"
 
 

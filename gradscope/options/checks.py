@@ -18,7 +18,7 @@ class WrongValue(Exception):  # noqa: N818 - the caller adds the name of the val
     """An invalid value; the words follow its name in a message.
 
     Args:
-        wrong: PageTexts such as `has to be a number`.
+        wrong: Text such as `has to be a number`.
         help: Hint at a valid value.
     """
 
@@ -55,6 +55,7 @@ def text(value: object) -> str:
         raise WrongValue("has to be a string")
     if not value.strip():
         raise WrongValue("is empty")
+    # No path and no argument of a process can hold one.
     if "\0" in value:
         raise WrongValue("holds a null character")
     return value
@@ -104,6 +105,7 @@ def whole_number(minimum: int) -> Check:
     """Return the check that a value is a whole number of 64 bits that is not below another."""
 
     def check(value: object) -> int:
+        # `True` is an `int` in Python, here and below.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise WrongValue("has to be a whole number")
         if not isinstance(value, int):
@@ -123,6 +125,7 @@ def number(minimum: float | None = None, *, can_be_infinite: bool = False) -> Ch
         try:
             as_float = float(value)
         except OverflowError:
+            # A whole number of TOML may be larger than any float.
             raise WrongValue("is too large") from None
         if math.isnan(as_float):
             raise WrongValue("has to be a number, and is nan")

@@ -110,6 +110,7 @@ class Declaration:
     @property
     def parameter(self) -> object:
         """Annotated type of the command's parameter; its value is None if it is not given."""
+        # typer knows lists, and no tuples of any length.
         kind = list[str] if get_origin(self.kind) is tuple else self.kind
         settings = {**self.option.settings}
         if self.option.shows_default:

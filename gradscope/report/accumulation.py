@@ -80,6 +80,7 @@ class Accumulation:
         # (|sum / K - whole| / |whole|)**2, derived from |sum - whole|**2.
         square = gradient.deviation**2 - 1 + 2 * gradient.scale
         share = 1 / record.micro_batches
+        # Rounding may leave less than zero.
         return math.sqrt(max(share**2 * square - 2 * share * gradient.scale + 1, 0.0))
 
     @property
@@ -235,6 +236,7 @@ def off(share: float) -> str:
         return f"{number(share)} times its norm"
     if share >= 1e-3:
         return f"{100 * share:.3g}%"
+    # Python writes two digits of an exponent: 2e-07.
     digits, _, power = f"{share:.0e}".partition("e")
     return f"{digits}e{int(power)} of its norm" if share else "0%"
 

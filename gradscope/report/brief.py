@@ -30,10 +30,12 @@ _WIDTH = 100
 
 def brief_text(report: Report) -> str:
     """Return the loss, the global norm, the findings and the extreme parameters in a few lines."""
+    # Deferred: only who prints a report needs rich.
     from rich.console import Console
 
     from gradscope.report.formats.text import render_text
 
+    # In a notebook, rich would display the text instead of writing it.
     console = Console(file=io.StringIO(), force_jupyter=False, width=_WIDTH, color_system=None)
     text = render_text(lambda _: _brief(report), console)
     return "\n".join(line for line in text.split("\n") if line)
@@ -85,10 +87,12 @@ def _extremes(report: Report) -> Iterator[str]:
 def _of_extreme_norm(report: Report) -> list[tuple[str, list[ParameterRow]]]:
     """Return the parameters with the largest and the smallest gradients."""
     measured = sorted(
+        # NaN, which differs from itself, has no place in an order.
         (row for row in report.parameters if row.grad and row.grad.norm == row.grad.norm),
         key=lambda row: row.grad.norm if row.grad else 0.0,
         reverse=True,
     )
+    # No parameter is in both lists.
     smallest = measured[_EXTREMES_SHOWN:][-_EXTREMES_SHOWN:]
     titled = (("largest", measured[:_EXTREMES_SHOWN]), ("smallest", smallest[::-1]))
     return [(title, rows) for title, rows in titled if rows]

@@ -148,6 +148,7 @@ def _spelt(value: Value | None, page: Page) -> str:
         case None | ():
             return page.signs.dash
         case bool():
+            # As TOML writes it.
             return str(value).lower()
         case tuple():
             return ", ".join(item or '""' for item in value)

@@ -287,6 +287,7 @@ def brief(document: Document) -> Document:
     found = [one for one in findings_in(document) if one.found]
     verdicts = [one.verdict for one in findings_in(document) if one.verdict and not one.found]
     results = [one.result for one in document.blocks if isinstance(one, Section) and one.result]
+    # A brief report gives no advice on the command line.
     closing = [Note(one.line) if isinstance(one, Note) else one for one in document.closing]
     if verdicts and closing and isinstance(last := closing[-1], Note):
         closing[-1] = Note((*_segments(verdicts[0]), " ", *_segments(last.line)))

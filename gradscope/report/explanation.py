@@ -63,6 +63,7 @@ def render_explanation(
     build = partial(_document, explanation, recording, root)
     match output_format:
         case "text":
+            # Deferred: only text needs rich.
             from gradscope.report.formats.text import render_text
 
             return render_text(build, console)

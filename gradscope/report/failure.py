@@ -113,6 +113,7 @@ def _levels(findings: Sequence[Finding]) -> str:
 
 
 def _full(finding: Finding, report: Report, page: Page) -> str:
+    # In a notebook, rich would display the text instead of writing it.
     console = Console(file=io.StringIO(), force_jupyter=False, width=page.width, color_system=None)
     with console.capture() as capture:
         for part in finding_parts(finding_block(finding, report), page):

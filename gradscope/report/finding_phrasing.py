@@ -173,6 +173,7 @@ class _NumberInText:
         unit = float(f"1e{match['power'] or 0}") / (100 if match["percent"] else 1)
         return cls(
             value=float(match["digits"].replace(",", "")) * unit,
+            # A little more than half of the last digit, because floats are rounded as well.
             half_digit=0.501 * unit / 10 ** len(match["decimals"] or ""),
         )
 
@@ -193,6 +194,7 @@ def _has_figure(value: float | str | bool, message: str, told: list[_NumberInTex
 
 
 def _shown(value: float | str | bool) -> str:
+    # A bool is an int in Python, and would be written as one.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -51,6 +51,7 @@ class _Painter:
 
     def __init__(self, console: Console) -> None:
         self._is_coloured = console.color_system is not None
+        # Off a terminal, lines stay whole for the programs that read them.
         self._width = console.width if console.is_terminal else 0
         self._page = Page.of(console, "")
 
@@ -98,6 +99,7 @@ class _Painter:
         return self._styled(shown + line[len(body) :], style)
 
     def _styled(self, text: str, style: str) -> str:
+        # Without the console, which would fold long lines: a folded diff cannot be applied.
         return Style.parse(style).render(text) if self._is_coloured and style else text
 
 

@@ -172,6 +172,7 @@ def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) ->
     rows = norms.rows(most - 1, layout.strip)
     if not any(cell is not None for row in rows for cell in row.cells):
         return []
+    # The title and the number of the other rows take a line each.
     shown = rows if len(rows) < most else rows[: most - 2]
     scale = Scale.decades(row.cells for row in shown)
     lines = [_title(norms, scale, layout, page)]
@@ -203,6 +204,7 @@ def _label(row: LiveLayer, width: int, page: Page) -> Text:
     module, signs = row.module, page.signs
     class_name = page.spell(module.rows[0].class_name)
     copies = f" {signs.times}{module.copies}" if module.copies > 1 else ""
+    # Names of deep modules keep two thirds of the width.
     indent = min(2 * row.level, width // 3)
     name = page.shorten(page.spell(module.name or class_name), width - indent - len(copies))
     text = Text(" " * indent).append(name).append(copies, "bold")
@@ -254,6 +256,7 @@ def frame(
         lines += layer_lines(run.layers, layout, page, min(layers, _LAYERS_MOST))
     if judged is not None:
         lines += _findings(judged, page, height - len(lines))
+    # A line that wraps takes the place of a second one, which the height does not provide.
     for line in lines:
         line.truncate(page.width, overflow="crop")
     return lines[: max(height, 0)]

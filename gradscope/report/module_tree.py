@@ -132,6 +132,7 @@ def trend(module: FoldedModule) -> str:
     """Return a sparkline of the norms' logarithms over the repeated modules."""
     norms = [row.grad_norm for row in module.rows]
     known = [math.log10(norm) for norm in norms if norm and math.isfinite(norm)]
+    # The span of the norms tells as much of two, and a missing norm would shift the others.
     if len(known) < 3 or len(known) < len(norms):
         return ""
     last = len(known) - 1

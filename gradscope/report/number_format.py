@@ -12,9 +12,11 @@ from gradscope.report.page import UNICODE, Signs
 
 def percent(share: float) -> str:
     """Return `7 %`, `0.4 %`; `100 %` for all alone, `0 %` for none."""
-    if 0.99 < share < 1 or 0 < share < 0.01:
-        inner = 100 * share
-        return f"{min(max(inner, 0.01), 99.99):.2g} %" if inner < 1 else f"{inner:.1f} %"
+    # In whole percents, a small share would read as none, and one close to 1 as all.
+    if 0 < share < 0.01:
+        return f"{max(100 * share, 0.01):.2g} %"
+    if 0.99 < share < 1:
+        return f"{min(100 * share, 99.9):.1f} %"
     return f"{100 * share:.0f} %"
 
 

@@ -72,6 +72,7 @@ ASCII = Signs(
     rule="-",
 )
 
+# Documents hold these signs whatever the terminal is; bars and rules are drawn in the page's own.
 _TO_ASCII = {
     ord(sign): getattr(ASCII, name)
     for name in ("dash", "ellipsis", "times", "arrow")
@@ -112,6 +113,7 @@ class Page:
     def link(self, location: str) -> Style:
         """Return the style of a `file:line` that opens the file, if that is there."""
         file, _, line = location.rpartition(":")
+        # `as_uri` refuses a relative path.
         path = Path(file).absolute()
         if not (self.has_links and file and path.is_file()):
             return Style.null()
@@ -122,6 +124,7 @@ class Page:
         shown = printable(name)
         if self.signs is ASCII:
             shown = in_ascii(shown)
+        # A name may contain what the encoding lacks, and an exception would cost the report.
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def text(self, name: str, style: str = "") -> Text:
@@ -150,6 +153,7 @@ class Page:
         if not text:
             return Text(self.signs.dash, style="dim")
         short = short_location(text, self.signs.ellipsis)
+        # The recording may come from Windows.
         path, _, number = short.replace("\\", "/").rpartition(":")
         line = f":{number}"
         path = self._without_folders(path, width - len(line))
@@ -167,6 +171,7 @@ class Page:
 
     def shorten(self, text: str, width: int) -> str:
         """Return text in at most this many characters, with more of its end than of its start."""
+        # Fewer characters say nothing of a name.
         room = max(width, 8)
         if len(text) <= room:
             return text
@@ -187,14 +192,17 @@ def _parts(name: str, width: int) -> Iterator[str]:
             yield from (part[i : i + size] for i in range(0, len(part), max(size, 1)))
 
 
+# A terminal cannot be asked whether it shows links, and others print their codes.
 _LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio")
 _LINKING_TERMINALS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
 _LINKING_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
+# VTE, on which GNOME's and other terminals are built, shows links from 0.50.0 on.
 _FIRST_LINKING_VTE = 5000
 
 
 def knows_links(stream: IO[str], environment: Mapping[str, str]) -> bool:
     """Return whether a stream is a terminal that shows links (OSC 8), and not their codes."""
+    # Who wants no colours wants no codes in the text.
     if not stream.isatty() or environment.get("NO_COLOR"):
         return False
     vte = environment.get("VTE_VERSION", "")
@@ -208,6 +216,7 @@ def knows_links(stream: IO[str], environment: Mapping[str, str]) -> bool:
 
 def _can_hold(encoding: str, signs: Signs) -> bool:
     try:
+        # The text of the object contains all of its signs.
         f"{signs}".encode(encoding)
     except UnicodeEncodeError:
         return False
@@ -222,6 +231,7 @@ class Trimmed:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the lines' segments."""
+        # Tables and columns fill up their lines even without padding here.
         for line in console.render_lines(self.inner, options, pad=False):
             while line and not line[-1].text.strip(" "):
                 line.pop()

@@ -27,6 +27,7 @@ def _whole_modules(names: Sequence[str], every: tuple[str, ...]) -> Iterator[str
     given, all_below = _below(dict.fromkeys(names)), _below_in_model(every)
     for name in names:
         modules = _modules(name)
+        # The single parameter of a module is clearer by its own name.
         yield next((f"{m}.*" for m in modules if given[m] == all_below[m] > 1), name)
 
 

@@ -18,6 +18,7 @@ from gradscope.rules.rule import Rule, family_of
 
 ManualFormat = Literal["text", "json", "markdown"]
 
+# Prose is hard to read in longer lines.
 _WIDEST = 100
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold magenta", "note": "bold cyan"}
 

@@ -115,6 +115,7 @@ def _around(site: Site, recording: Recording) -> dict[int, str]:
 
 def _trimmed(start: int, lines: tuple[str, ...]) -> dict[int, str]:
     """Return the lines by number, without empty ones at the ends."""
+    # Lines indented by tabs and by spaces have no common start that could be removed.
     texts = textwrap.dedent("\n".join(line.expandtabs(4) for line in lines)).split("\n")
     full = [position for position, text in enumerate(texts) if text]
     return (

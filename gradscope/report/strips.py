@@ -87,6 +87,7 @@ def axis(scale: LogScale, signs: Signs) -> tuple[Text, Text]:
             ticks[column - 1] = tick
         label = decade_text(decade)
         start = min(max(column - len(label) // 2, 0), scale.width - len(label))
+        # Labels that would touch are left out.
         if start >= free:
             labels[start : start + len(label)] = label
             free = start + len(label) + 1
@@ -117,6 +118,7 @@ def sparkline(values: Sequence[float], signs: Signs, *, least: float = 0.0) -> s
     if spread == 0.0:
         return signs.levels[top // 2] * len(values)
     levels = [round(top * (value - low) / spread) for value in values]
+    # At the bottom, a flat line would look like zeros.
     middle = (top - max(levels)) // 2
     return "".join(signs.levels[middle + level] for level in levels)
 
@@ -155,6 +157,7 @@ class Scale:
         wanted = _LEAST_DECADES - (math.log10(high) - math.log10(low))
         if wanted > 0:
             # The label is in the middle of its decade.
+            # A scale has to begin above zero, whose logarithm is infinite.
             low = max(low * 10 ** (-wanted / 2), math.ulp(0.0))
             high = min(high * 10 ** (wanted / 2), sys.float_info.max)
         return cls(low=low, high=high, is_logarithmic=True)
@@ -202,6 +205,7 @@ def _character(value: float | None, scale: Scale, signs: Signs) -> str:
         return NOTHING
     if not math.isfinite(value):
         return BROKEN
+    # A linear scale has a level for zero.
     if value == 0.0 and scale.is_logarithmic:
         return ZERO
     return signs.levels[round(scale.share(value) * (len(signs.levels) - 1))]

@@ -13,6 +13,7 @@ def statements_above(source: SourceFile, line: int) -> Iterator[cst.SimpleStatem
     statement = only(found)
     for one in () if statement is None else statements_calling(source, statement):
         own = source.parent(one)
+        # A statement that shares its line is no line that could be moved.
         if isinstance(own, cst.SimpleStatementLine) and len(own.body) == 1:
             yield own
 
@@ -69,6 +70,7 @@ def statements_calling(
     source: SourceFile, statement: cst.BaseSmallStatement
 ) -> Iterator[cst.BaseSmallStatement]:
     """Yield a statement, then the only one that calls its function, and so on."""
+    # A function may call itself.
     seen = set[int]()
     node: cst.BaseSmallStatement | None = statement
     while node is not None and id(node) not in seen:
@@ -84,6 +86,7 @@ def _caller(source: SourceFile, node: cst.CSTNode) -> cst.BaseSmallStatement | N
         return None
     kind = source.around(function, cst.ClassDef, cst.FunctionDef)
     name = function.name.value
+    # A class is called by its own name.
     if name == "__init__" and isinstance(kind, cst.ClassDef):
         name = kind.name.value
     call = only(one for one in source.all(cst.Call) if _is_called(one.func, name))

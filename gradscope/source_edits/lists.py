@@ -44,6 +44,7 @@ def _is_list_variable(source: SourceFile, name: cst.Name) -> bool | None:
         _of_target(source, target.target, statement.value, name.value)
         for statement in source.inside(outer, cst.Assign)
         for target in statement.targets
+        # `losses = f(losses)` would ask for itself without end.
         if statement is not own
         if name.value in _names(target.target)
     }

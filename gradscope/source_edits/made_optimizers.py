@@ -77,6 +77,7 @@ def made_behind(source: SourceFile, lines: Lines) -> Changes:
         if last is None:
             continue
         down = moved_after(source, optimizer.body[0], last.body[0], changes_other=True)
+        # Of several lines, it would not be enough to move the last one up.
         if down or any(one is not last for one in later):
             return down
         return moved_before(source, last.body[0], optimizer.body[0], changes_other=True)
@@ -95,7 +96,7 @@ def _divided(
         if one is not made
         for statement in statements_above(source, one.line)
     ]
-    return made, list({id(one): one for one in found}.values())
+    return made, list(dict.fromkeys(found))
 
 
 def _needed(source: SourceFile, optimizer: cst.SimpleStatementLine) -> set[str]:
@@ -159,6 +160,7 @@ def made_again(source: SourceFile, lines: Lines) -> Changes:
             continue
         later = [one for one in others if _may_repeat(source, optimizer, one)]
         if later and not _is_held(source, statement, later[0]):
+            # libcst refuses a node that stands twice in a tree.
             return source.inserted_after(later[0].body[0], statement.deep_clone())
     return {}
 

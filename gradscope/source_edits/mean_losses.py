@@ -61,12 +61,15 @@ def _of_torch(source: SourceFile, call: cst.Call, chosen: str | None = None) -> 
         or any(one.star for one in configured.args)
     ):
         return None
+    # A weighted mean divides by the sum of weights, not by the number of targets.
     is_weighted = "weight" in options and name in _OF_CLASSES
+    # Another positional argument may be a weight or a reduction.
     if is_weighted or len(configured.args) - len(options) != (2 if configured is call else 0):
         return None
     ignored = options["ignore_index"].value if "ignore_index" in options else None
     plain = operand(_unflattened(source, target))
     if name in _OF_CLASSES:
+        # torch leaves targets with this value out of the mean.
         left_out = _IGNORED if ignored is None else source.code(ignored)
         count = f"({source.code(plain)} != {left_out}).sum()"
     else:
@@ -111,6 +114,7 @@ def _of_helper(source: SourceFile, call: cst.Call) -> MeanLoss | None:
     )
 
 
+# By default, libcst writes spaces around the `=` of an argument.
 _TIGHT = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
@@ -128,6 +132,7 @@ def _helper(source: SourceFile, call: cst.Call) -> _Helper | None:
         return None
     named = [one for one in source.all(cst.FunctionDef) if one.name.value == call.func.value]
     function = named[0] if len(named) == 1 else None
+    # A decorator may change what a call returns.
     if function is None or function.decorators or source.parent(function) is not source.module:
         return None
     *before, last = function.body.body
@@ -183,6 +188,7 @@ def _criterion(source: SourceFile, name: cst.BaseExpression) -> cst.Call | None:
     value = value_of(source, name)
     if not isinstance(value, cst.Call) or not isinstance(name, cst.Name):
         return None
+    # Another use of the module would get sums, too.
     is_used_once = len(list(reads(source, source.module, name.value))) == 2  # and assigned
     return value if is_used_once else None
 
@@ -208,6 +214,7 @@ def _is_mean(source: SourceFile, options: dict[str, cst.Arg], chosen: str | None
     given = options.get("reduction")
     words = ("mean",) if chosen is None else (chosen,)
     is_mean = given is None or any(_says(source, given.value, word) for word in words)
+    # These older arguments override `reduction`.
     return is_mean and not {"reduce", "size_average"} & set(options)
 
 

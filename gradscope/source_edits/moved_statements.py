@@ -71,6 +71,7 @@ def _reordered(
 
 
 def _joined(body: Sequence[_Small]) -> list[_Small]:
+    # libcst then writes the semicolons that the new order needs.
     return [one.with_changes(semicolon=cst.MaybeSentinel.DEFAULT) for one in body]
 
 
@@ -101,6 +102,7 @@ class _Move:
         if is_behind:
             both = [self.anchor, moved]
         else:
+            # Blank lines stay above the first of both, comments with their own line.
             blank = _blank_lines(self.anchor)
             moved = moved.with_changes(leading_lines=[*blank, *moved.leading_lines])
             both = [moved, self.anchor.with_changes(leading_lines=_comments(self.anchor))]
@@ -133,6 +135,7 @@ class _Move:
             left = _joined([one for one in self.line.body if one is not self.unit])
             return {self.line: self.line.with_changes(body=left)}
         removed: dict[cst.CSTNode, Replacement] = {self.line: cst.RemovalSentinel.REMOVE}
+        # The first line of a block has no blank lines above it.
         before, first = _lines_of(self.block)[:2]
         if before is self.line and first is not self.anchor and isinstance(first, _Line):
             removed[first] = first.with_changes(leading_lines=_comments(first))
@@ -141,6 +144,7 @@ class _Move:
 
 def _move_of(source: SourceFile, statement: _Small, other: _Small) -> _Move | None:
     """Return how to move a statement; None if it is not in a block around the other one."""
+    # The outermost of them moves along.
     for holder in reversed([*_enclosing(source, statement)]):
         found = _anchor(source, holder, other)
         if found is not None and not _is_branch(source, holder):
@@ -182,6 +186,7 @@ def _enclosing(source: SourceFile, statement: _Small) -> Iterator[cst.If | cst.F
 
 def _is_branch(source: SourceFile, holder: cst.If | cst.For) -> bool:
     """Return whether a condition is the `elif` of another one."""
+    # libcst holds an `elif` in the `orelse` of its `if`.
     return isinstance(source.parent(holder), cst.If)
 
 
@@ -247,9 +252,9 @@ def moved_into(source: SourceFile, statement: _Small, other: _Small) -> Changes:
         return {}
     kept = set(_blocks(source, other))
     left = [block for block in _blocks(source, statement) if block not in kept]
-    bound: set[str] = set()
+    own, bound = set(source.inside(statement, cst.Name)), set[str]()
     for block in left:
-        bound |= _bound_names(source, block, but=statement)
+        bound |= {name.value for name in _bound_names(source, block) if name not in own}
     if not is_alone or any(name.value in bound for name in source.inside(statement, cst.Name)):
         return {}
     if _is_read_by_others(source, statement, left):
@@ -282,9 +287,7 @@ def _is_read_by_others(
 
 def _assigned(source: SourceFile, statement: cst.CSTNode) -> set[str]:
     """Return the names that a statement assigns."""
-    targets = [one.target for one in source.inside(statement, cst.AssignTarget)]
-    targets += [one.target for one in source.inside(statement, cst.For)]
-    return {name.value for target in targets for name in source.inside(target, cst.Name)}
+    return {name.value for name in _bound_names(source, statement)}
 
 
 def _blocks(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -295,15 +298,16 @@ def _blocks(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         outer = source.around(outer, *_BLOCKS)
 
 
-def _bound_names(source: SourceFile, block: cst.CSTNode, *, but: cst.CSTNode) -> set[str]:
-    targets: list[cst.CSTNode] = [one.target for one in source.inside(block, cst.For)]
-    targets += [one.target for one in source.inside(block, cst.AssignTarget)]
-    targets += [one.target for one in source.inside(block, cst.AnnAssign)]
-    targets += [one.target for one in source.inside(block, cst.AugAssign)]
-    targets += [one.asname for one in source.inside(block, cst.WithItem) if one.asname]
-    own = set(source.inside(but, cst.Name))
-    names = (name for target in targets for name in source.inside(target, cst.Name))
-    return {name.value for name in names if name not in own}
+_BINDING: tuple[
+    type[cst.AnnAssign | cst.AssignTarget | cst.AugAssign | cst.For | cst.NamedExpr], ...
+] = (cst.AnnAssign, cst.AssignTarget, cst.AugAssign, cst.For, cst.NamedExpr)
+
+
+def _bound_names(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.Name]:
+    """Yield the names of the targets in a node, those of attributes among them."""
+    targets: list[cst.CSTNode] = [one.target for one in source.inside(node, *_BINDING)]
+    targets += [one.asname for one in source.inside(node, cst.WithItem) if one.asname]
+    return (name for target in targets for name in source.inside(target, cst.Name))
 
 
 def _comments(line: _Line) -> list[cst.EmptyLine]:

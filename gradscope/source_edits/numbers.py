@@ -31,6 +31,7 @@ def _setting(source: SourceFile, node: cst.Attribute | cst.Subscript) -> Literal
     """Return the literal of `settings["lr"]` or `args.lr` if a file sets and reads it once."""
     alike = source.all(cst.Attribute if isinstance(node, cst.Attribute) else cst.Subscript)
     ends = source.code(node).partition("." if isinstance(node, cst.Attribute) else "[")[2]
+    # Another reader would get the new number, too.
     if sum(source.code(one).endswith(ends) for one in alike) > 1:
         return None
     if isinstance(node, cst.Attribute):
@@ -84,6 +85,7 @@ def _entries(source: SourceFile, name: str) -> Iterator[cst.BaseExpression]:
         if isinstance(call.func, cst.Name) and call.func.value == "dict":
             yield from _keywords(call, name)
     for target in source.all(cst.AssignTarget):
+        # An assignment leaves the value open: a target is yielded, which is no literal.
         if isinstance(target.target, cst.Subscript) and f'"{name}"' in source.code(
             target.target
         ).replace("'", '"'):

@@ -20,6 +20,7 @@ def optimizer_call(source: SourceFile, site: Site | RelatedLocation | None) -> c
     of_torch = [one for one in calls if source.qualified(one.func).startswith(_OPTIM)]
     if of_torch:
         return only(of_torch)
+    # Optimizers of other packages are known by what they are given.
     return only(
         one
         for one in calls

@@ -71,6 +71,7 @@ def window_of(
 
 def _of_inner_loop(source: SourceFile, loop: Loop, passes: int) -> cst.BaseExpression | None:
     """Return how often a loop repeats."""
+    # A loop that leaves out items makes fewer passes than it has items.
     if isinstance(loop, cst.While) or list(source.inside(loop.body, cst.Break, cst.Continue)):
         return None
     return _length(source, loop.iter, passes)
@@ -95,6 +96,7 @@ def _length(
         case "enumerate" | "zip":
             return _length(source, first, passes)
         case "chunk" | "tensor_split":
+            # The function takes the tensor first, the method only the number.
             is_function = source.qualified(items.func).startswith("torch.")
             number = items.args[1].value if is_function and len(items.args) > 1 else first
             return _number(source, number, passes, is_certain=True)
@@ -229,6 +231,7 @@ def _numbers(source: SourceFile, test: cst.CSTNode, passes: int) -> Iterator[cst
         if isinstance(operation.operator, cst.Modulo):
             number = _number(source, operation.right, passes, is_certain=True)
             yield from () if number is None else (number,)
+    # A counter that is set back is compared with the number itself.
     if not list(source.inside(test, cst.Modulo)):
         for one in source.inside(test, cst.ComparisonTarget):
             number = _number(source, one.comparator, passes, is_certain=False)

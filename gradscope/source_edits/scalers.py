@@ -1,6 +1,7 @@
 """Adds a `torch.amp.GradScaler` to a training loop."""
 
 from collections.abc import Iterator
+from itertools import chain, count
 
 import libcst as cst
 
@@ -63,7 +64,8 @@ def scaler_edits(source: SourceFile, site: Site | RelatedLocation | None) -> tup
 def _free_name(source: SourceFile) -> str:
     """Return a name for the scaler that the file does not use."""
     used = {one.value for one in source.all(cst.Name)}
-    return next(name for name in ("scaler", "grad_scaler", "loss_scaler_") if name not in used)
+    names = chain(("scaler", "grad_scaler"), (f"scaler{number}" for number in count(2)))
+    return next(name for name in names if name not in used)
 
 
 def _device(source: SourceFile, line: int) -> cst.BaseExpression | None:
@@ -92,6 +94,7 @@ def _step(source: SourceFile) -> cst.Call | None:
     """Return the only step of an optimizer; None if it is no statement, or has a closure."""
     steps = list(_calls(source, "step"))
     of_torch = [one for one in steps if _is_optimizer(source, _owner(one))]
+    # The optimizer may be made in another file.
     return _plain(source, only(of_torch or steps))
 
 
@@ -120,6 +123,7 @@ def _owner(call: cst.Call) -> cst.BaseExpression:
 
 
 def _call(function: str, argument: cst.BaseExpression) -> cst.Call:
+    # The parentheses of the call are enough.
     bare = argument.with_changes(lpar=[], rpar=[])
     return cst.Call(func=cst.parse_expression(function), args=[cst.Arg(bare)])
 

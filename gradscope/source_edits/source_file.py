@@ -49,6 +49,7 @@ class SourceFile:
             raise ValueError(f"{path} cannot be parsed") from error
         if module.code != text:
             raise ValueError(f"{path} cannot be parsed without loss")
+        # The tree is new, so that no node occurs in it twice; a copy of a long file takes time.
         self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         self.module = self._wrapper.module
 
@@ -102,6 +103,7 @@ class SourceFile:
 
         Empty for a name that is not imported, or may be bound to several things.
         """
+        # Providers may give a function that finds the names when they are asked for.
         found = self._wrapper.resolve(QualifiedNameProvider).get(node, ())
         names = {one.name for one in (found() if callable(found) else found)}
         imported = all(
@@ -128,6 +130,7 @@ class SourceFile:
         ]
         headers = [node for node in compound if self.start(node)[0] == line]
         if not simple and not headers:
+            # The line continues the header of a block, as a condition of several lines does.
             headers = sorted(compound, key=lambda node: len(self.lines(node)))[:1]
         return [*simple, *headers]
 
@@ -169,6 +172,8 @@ class SourceFile:
             if isinstance(node, kinds):
                 yield node
             if not (own and isinstance(node, cst.BaseSuite)):
+                # The last of the list is taken first: reversed, nodes come in the order of the
+                # text.
                 waiting += reversed(node.children)
 
     def all(self, *kinds: type[Node]) -> Iterator[Node]:
@@ -197,6 +202,7 @@ class SourceFile:
             added = cst.SimpleStatementLine(body=[both[1] if is_first else both[0]])
             if is_first:
                 return {line: cst.FlattenSentinel([line, added])}
+            # Comments and blank lines stay above both.
             own = line.with_changes(leading_lines=[])
             return {
                 line: cst.FlattenSentinel(
@@ -204,6 +210,7 @@ class SourceFile:
                 )
             }
         semicolon = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
+        # A semicolon that ends the line stays at its end.
         has_end = isinstance(statement.semicolon, cst.Semicolon)
         first = both[0].with_changes(semicolon=semicolon)
         second = both[1].with_changes(
@@ -217,6 +224,7 @@ class SourceFile:
         assert isinstance(after, cst.Module)
         text = after.code
         try:
+            # libcst also builds trees that are no valid code, such as an empty block.
             ast.parse(text)
         except (SyntaxError, ValueError):
             return ()
@@ -235,6 +243,7 @@ class _Replacing(cst.CSTTransformer):
     ) -> Replacement:
         """Return the replacement of a node, or the node itself."""
         new = self._changes.get(original_node, updated_node)
+        # Edits may make both values of a choice equal.
         if isinstance(new, cst.IfExp) and isinstance(original_node, cst.IfExp):
             is_choice = not original_node.body.deep_equals(original_node.orelse)
             return _without_choice(new) if is_choice else new
@@ -281,6 +290,7 @@ _BRACKETED = (cst.Arg, cst.Element)
 
 def operand(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return an expression that can be followed by a dot, in parentheses if it needs them."""
+    # A dot behind a number is part of the number: `2.mean()` is no code.
     if node.lpar or (isinstance(node, _ATOMS) and not isinstance(node, cst.BaseNumber)):
         return node
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

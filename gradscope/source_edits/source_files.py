@@ -27,10 +27,14 @@ def read_file(path: Path) -> ReadFile | None:
     """Return a file of Python code; None if it cannot be read."""
     try:
         content = path.read_bytes()
+        # As Python itself reads source: with its byte order mark and its coding comment. Opened as
+        # text, a file would be read in the locale's encoding, and lose its line breaks.
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         text = content.decode(encoding)
     except (OSError, SyntaxError, ValueError):
+        # An unknown encoding is a SyntaxError, a wrong byte a ValueError.
         return None
+    # What no edit touches has to stay as it is, to the byte.
     is_lossless = text.encode(encoding) == content
     return ReadFile(content=content, encoding=encoding, text=text) if is_lossless else None
 

@@ -66,6 +66,7 @@ def call_named(source: SourceFile, statement: cst.CSTNode, names: Iterable[str])
 
 def line_before(block: cst.BaseCompoundStatement, code: str) -> Changes:
     """Return the change that inserts a line before a compound statement."""
+    # Blank lines stay above the new line, comments above the block that they are about.
     blank = [line for line in block.leading_lines if line.comment is None]
     comments = [line for line in block.leading_lines if line.comment is not None]
     added = line_of(code).with_changes(leading_lines=blank)

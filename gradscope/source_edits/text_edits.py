@@ -27,6 +27,7 @@ def edits_between(file: str, before: str, after: str) -> tuple[Edit, ...]:
     """Return the edits that turn one version of a file into another, each as short as possible."""
     old, new = lines_of(before), lines_of(after)
     starts = _line_starts(before)
+    # By default, difflib ignores lines that are frequent in a long file, such as blank ones.
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     edits = []
     for tag, first, last, new_first, new_last in matcher.get_opcodes():
@@ -78,6 +79,7 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
         return starts[position.line - 1] + position.column - 1
 
     ordered = sorted(edits, key=lambda one: one.start)
+    # From the end, so that the positions of earlier edits still hold.
     for edit in ordered[::-1]:
         text = text[: offset(edit.start)] + edit.replacement + text[offset(edit.end) :]
     return text

@@ -122,6 +122,7 @@ class Catalogue:
     ) -> None:
         self.library, self._reports_of, self._clock = library, reports_of, clock
         self._known: dict[str, _Known] = {}
+        # Each request has a thread of its own.
         self._lock = Lock()
 
     def listed(self) -> tuple[Listed, ...]:
@@ -153,6 +154,8 @@ class Catalogue:
                 return False
             known = self._known.setdefault(found.key, _Known())
             stamp = found.stamp
+            # Before it is judged: what is written meanwhile makes it due again, and one that cannot
+            # be read is not tried again until it changes.
             known.judged_stamp, known.judged_at = stamp, self._clock()
         try:
             reports = self._reports_of(found.paths)

@@ -36,6 +36,7 @@ class Entry:
     @property
     def stamp(self) -> Stamp:
         """Time and size of its files, and of their logs. A missing file is `(0, 0)`."""
+        # SQLite writes to its log first: the file itself stays the same for long.
         logs = (path.with_name(f"{path.name}-wal") for path in self.paths)
         return tuple(_stat(path) for path in (*self.paths, *logs))
 
@@ -47,6 +48,7 @@ class Entry:
 
 def _stat(path: Path) -> tuple[int, int]:
     try:
+        # A file may be removed between its listing and this call.
         found = path.stat()
     except OSError:
         return 0, 0
@@ -108,6 +110,7 @@ class Library:
         return iter(dict.fromkeys(files))
 
     def _shown(self, path: Path) -> str:
+        # Names of files need not be UTF-8, but pages are.
         return os.fsencode(path.relative_to(self.root)).decode("utf-8", "replace")
 
     @staticmethod
@@ -118,6 +121,7 @@ class Library:
 def _below(folder: Path) -> Iterator[Path]:
     """Yield the recordings in a folder and below it; links to folders are not followed."""
     for place, folders, files in os.walk(folder):
+        # `os.walk` descends by this list: only a change in place leaves folders out.
         folders[:] = [one for one in folders if not one.startswith(".") and one not in _UNSEEN]
         yield from (Path(place, one) for one in files if _is_recording(one))
 

@@ -86,9 +86,11 @@ class Pages:
             text = "The recording is not there any more: its file was removed or renamed."
             return Answer(text=render_message("not found", text, "", served), is_found=False)
         page = self._slot(keys)
+        # One thread renders a page; others that ask for it wait, and get the same text.
         with page.lock:
             stamp = self.stamp(keys)
             if page.stamp != stamp:
+                # Of this thread alone: others may render other pages meanwhile.
                 began = time.thread_time()
                 page.text = self._text(keys, known, self._served(keys, known, stamp))
                 page.stamp, page.seconds = stamp, time.thread_time() - began
@@ -136,6 +138,7 @@ class Pages:
             is_begun = self.catalogue.of(entry).state.kind in ("running", "silent")
             if not entry.paths or (is_begun and not self.catalogue.of(entry).steps):
                 raise GradscopeError("no step is recorded yet", help="This page shows the first.")
+            # Before it is read, so that what is written meanwhile is noticed.
             stamp = entry.stamp
             reports = self._reports_of(entry.paths)
             self.catalogue.note(entry, stamp, reports)
@@ -160,6 +163,7 @@ def _told(one: Listed) -> object:
 
 
 def _digest(value: object) -> str:
+    # Names of files need not be UTF-8.
     return sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

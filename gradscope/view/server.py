@@ -24,6 +24,8 @@ _POLL, _LEAST, _SHARE, _BEAT = 0.5, 2.0, 0.1, 15.0
 """Seconds between two looks at the files, and between two messages at least; share of the time in
 which a page is rendered; and seconds after which a connection is tried."""
 
+# No other page may frame these, keep hold of their windows, read them as data, or learn their
+# addresses, which contain the token.
 _HEADERS = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "frame-ancestors 'none'"),
@@ -55,8 +57,10 @@ class ViewServer(ThreadingHTTPServer):
         OSError: The port is taken.
     """
 
+    # Every open page keeps a connection, and its thread must not keep the process alive.
     daemon_threads = True
     block_on_close = False
+    # Otherwise the system keeps the port for a minute after a server has ended.
     allow_reuse_address = True
 
     def __init__(self, pages: "Callable[[], Pages]", port: int = 0) -> None:
@@ -75,6 +79,7 @@ class ViewServer(ThreadingHTTPServer):
     @property
     def pages(self) -> "Pages":
         """The pages; their modules are imported with the first."""
+        # `cached_property` takes no lock: two requests would make two.
         with self._making:
             return self._pages
 
@@ -98,13 +103,18 @@ class Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
     server: ViewServer
+    # HTTP/1.0, the default, needs a connection for every request.
     protocol_version = "HTTP/1.1"
+    # Browsers keep connections open that they do not use any more.
     timeout = 60
+    # By default, every answer names the version of Python.
     server_version, sys_version = "gradscope", ""
 
     def do_GET(self) -> None:
         """Answer with a page, plotly's script or messages; with nothing to a stranger."""
         token, *parts = self.path.partition("?")[0].removeprefix("/").split("/")
+        # It takes as long for every wrong token, so none is guessed by parts. Texts that are not
+        # ASCII raise, bytes do not.
         is_known = secrets.compare_digest(token.encode(), self.server.token.encode())
         if not (is_known and parts and self._is_allowed()):
             self._answer(HTTPStatus.NOT_FOUND)
@@ -176,6 +186,7 @@ class Handler(BaseHTTPRequestHandler):
         content = text.encode("utf-8", "replace")
         is_packed = len(content) > _SMALLEST and "gzip" in self.headers.get("Accept-Encoding", "")
         if is_packed:
+            # The browser is on this machine: better compression takes longer than it saves.
             content = gzip.compress(content, 1)
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
@@ -193,6 +204,7 @@ class Handler(BaseHTTPRequestHandler):
         """Send a message at first and whenever a page changes, as long as somebody listens."""
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/event-stream")
+        # Messages have no end, and so no length: the connection's end is theirs.
         self.send_header("Connection", "close")
         for name, value in _HEADERS:
             self.send_header(name, value)
@@ -209,6 +221,7 @@ class Handler(BaseHTTPRequestHandler):
     def _send_changes(self, keys: "Keys") -> None:
         pages = self.server.pages
         told, due, beat = "", 0.0, 0.0
+        # The first message comes at once: the page may be outdated already.
         while not self.server.is_over.wait(_POLL if told else 0):
             now = time.monotonic()
             if now >= due and (stamp := pages.stamp(keys)) != told:
@@ -217,6 +230,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._send(f"data: {stamp}")
                 beat = now
             elif now - beat >= _BEAT:
+                # A browser skips a line that begins with a colon; that it can be sent shows that it
+                # listens.
                 self._send(":")
                 beat = now
 

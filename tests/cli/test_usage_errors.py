@@ -25,6 +25,8 @@ from gradscope.launch.program import Program, check_program
         (["export", "x", "--to", "csvv"], "invalid value for '--to': 'csvv'", "gradscope export"),
         (["run", "--lr", "3", "train.py"], "no such option: --lr", "gradscope run -h"),
         (["explain", "GS101"], "no such command 'explain'", "gradscope rule CODE"),
+        (["."], "no such command '.'", "gradscope -h"),
+        (["/"], "no such command '/'", "gradscope -h"),
         (["a.gradscope"], "no such command 'a.gradscope'", "gradscope report a.gradscope"),
         (["report", "x", "--html"], "no such option: --html", "add -o report.html"),
     ],

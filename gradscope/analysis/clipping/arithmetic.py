@@ -19,6 +19,7 @@ EPSILON = 1e-6
 def coefficient(limit: float, norm: float) -> float:
     """Return the factor of `clip_grad_norm_` for gradients of a norm; NaN for NaN."""
     factor = limit / (norm + EPSILON)
+    # What `min` makes of a NaN depends on the order of its arguments.
     return factor if math.isnan(factor) else min(factor, 1.0)
 
 
@@ -36,6 +37,7 @@ def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | N
         (norm / before) * (norm * factor / after)
         for norm, factor in zip(norms, factors, strict=True)
     )
+    # Rounding may exceed 1, and no angle has such a cosine.
     return min(product, 1.0)
 
 
@@ -43,6 +45,7 @@ def product_cosine(before: float, after: float, product: float) -> float | None:
     """Return the cosine from norms and inner product; None if it is undefined."""
     if not (0 < before < math.inf and 0 < after < math.inf) or not math.isfinite(product):
         return None
+    # Two divisions: the product of two large norms overflows.
     return min(product / before / after, 1.0)
 
 
@@ -91,6 +94,7 @@ def outcome(
         return _measured(one.adaptive, one)
     assert largest is not None
     if method == "norm":
+        # The factor is torch's own, with the rounding of a sum in half precision.
         factor = coefficient(largest, torchs_norm_of(one, trial))
         return _scaled(one, [factor] * len(one.norms), factor)
     sizes = one.powers or one.norms
@@ -107,11 +111,13 @@ def _scaled(one: ClipPass, factors: list[float], whole: float | None) -> Outcome
     return Outcome(
         norm=after,
         coefficient=_share(after, before) if whole is None else whole,
+        # One factor for all gradients keeps their direction; the quotient would show rounding.
         cosine=cosine if whole is None or cosine is None else 1.0,
         norms=tuple(
             None if norm is None else norm * factor
             for norm, factor in zip(one.norms, factors, strict=True)
         ),
+        # `factor < 1` would call a NaN, which spoils every gradient, unchanged.
         is_cut=any(not factor >= 1 for _, factor in pairs),
     )
 

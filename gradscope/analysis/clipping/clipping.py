@@ -48,6 +48,7 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
         ClipPoint(step=position, norm=norm_of(one, trial), coefficient=1.0, cosine=None)
         for position, one in enumerate(passes)
     )
+    # The advice needs the norms alone, and the outcomes need the advice: hence two passes.
     numbers = Numbers.of(unclipped, given=trial.max_norm, by_norm=True, in_order=found.is_training)
     advised = None if numbers.advice is None else numbers.advice.limit
     largest = advised if trial.max_norm is None else trial.max_norm
@@ -102,6 +103,7 @@ def _contributions(found: _Trial, outcomes: Sequence[Outcome]) -> Contributions:
     return Contributions.of(
         found.recording,
         [_known(one.powers or one.norms) for one in found.passes],
+        # Outcomes have Euclidean norms, which do not add up to a norm of another type.
         [_known(one.norms) for one in outcomes] if kind == 2 else (),
         kind,
     )
@@ -119,6 +121,7 @@ def _methods(found: _Trial, largest: float | None) -> Iterator[MethodRow]:
         "value": trial.value,
         "adaptive": trial.adaptive_ratio,
     }
+    # One infinite norm would make every mean infinite.
     finite = [one for one in found.passes if math.isfinite(norm_of(one, trial))]
     for method in _METHODS:
         limit = limits[method]

@@ -116,6 +116,7 @@ class Clips:
         """Return the norm of each gradient that the optimizer found in a step, by parameter."""
         rows = self.norms.rows_of(step)
         found = ((self.norms.parameters[row], self.norms.gradients[row]) for row in rows)
+        # A negative number says that there was no gradient; NaN is a measurement and stays.
         return {parameter: norm for parameter, norm in found if not norm < 0}
 
     def is_ahead(self, calls: Sequence[Clip]) -> bool:
@@ -171,6 +172,7 @@ class Clips:
         after: list[StepEvent] = []
         for owner in self._steps if owners is None else owners:
             steps = self._steps.get(owner, ())
+            # Runs have as many clips as steps: a scan of all steps for each takes quadratic time.
             at = bisect_right(self._positions.get(owner, ()), position)
             before += steps[max(at - 1, 0) : at]
             after += steps[at : at + 1]

@@ -18,6 +18,7 @@ _AT_ONCE = 5
 """Number of norms in each median of the search for the step where they settle."""
 _NORMAL = 1.4826
 """Number of standard deviations of a normal distribution in one median absolute deviation."""
+# Three standard deviations hold 99.7 % of a normal distribution.
 _DEVIATIONS = 3.0
 _FLAT = 1.5
 """Multiple of the median that limits typical norms if the norms do not vary."""
@@ -43,6 +44,8 @@ class Level:
     @property
     def limit(self) -> float:
         """The largest norm that cuts outliers alone, rounded to two digits."""
+        # The deviation is zero if most norms are equal. The median as a limit would cut all above
+        # it.
         if not self.deviation:
             return rounded(_FLAT * self.median)
         return rounded(self.median + _DEVIATIONS * _NORMAL * self.deviation)
@@ -76,6 +79,7 @@ def _settled(norms: Sequence[float]) -> int:
     half = len(norms) // 2
     typical = median(norms[half:])
     for start in range(half):
+        # The median of a few norms ignores a lone outlier.
         near = median(norms[start : start + _AT_ONCE])
         if typical / _NEAR <= near <= typical * _NEAR:
             return start
@@ -84,6 +88,7 @@ def _settled(norms: Sequence[float]) -> int:
 
 def rounded(value: float) -> float:
     """Return a number as one would write it: with two digits."""
+    # `round` counts decimals, not significant digits.
     return float(f"{value:.1e}") if math.isfinite(value) else value
 
 
@@ -156,6 +161,7 @@ def histogram(values: Sequence[float]) -> tuple[Bin, ...]:
         edges = _edges(min(positive), max(positive))
         counts = [0] * (len(edges) - 1)
         for value in positive:
+            # Edges are rounded, and may end at the largest number: `hi` keeps it in the last bin.
             counts[bisect_right(edges, value, hi=len(edges) - 1) - 1] += 1
         bins += [
             Bin(low=low, high=high, count=count)
@@ -171,17 +177,20 @@ def _edges(least: float, greatest: float) -> list[float]:
     if len(edges) > _BINS + 1:
         edges = round_numbers(least, greatest, (1,))
     if len(edges) > _BINS + 1:
+        # The negated floor division rounds up, so no more than the maximum is left.
         edges = edges[:: -(-len(edges) // _BINS)]
         edges += [10 * greatest] if edges[-1] <= greatest else []
     return edges
 
 
 def _equal_edges(least: float, greatest: float) -> list[float]:
+    # Round ends reach beyond the numbers by up to a bin on each side.
     rough = max((greatest - least) / (_BINS - 2), least * _FINEST)
     power = 10.0 ** math.floor(math.log10(rough))
     width = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
     first = math.floor(least / width)
     count = math.floor(greatest / width) - first + 1
+    # Multiples have long tails as floats: 3 * 0.1 is 0.30000000000000004.
     return [float(f"{width * (first + position):.6g}") for position in range(count + 1)]
 
 
@@ -189,6 +198,7 @@ def round_numbers(least: float, greatest: float, digits: Sequence[int]) -> list[
     """Return the numbers of some first digits from at most `least` to more than `greatest`."""
     # The logarithm of a number just below a power of ten is that of the power.
     low, high = math.floor(math.log10(least)) - 1, math.floor(math.log10(greatest)) + 1
+    # Parsed text is the nearest float: 3 * 10**-5 is 3.0000000000000004e-05.
     numbers = [float(f"{digit}e{power}") for power in range(low, high + 1) for digit in digits]
     first = max(position for position, number in enumerate(numbers) if number <= least)
     last = min(position for position, number in enumerate(numbers) if number > greatest)
@@ -259,6 +269,7 @@ def sweep(
 
 
 def _round_limits(positive: Sequence[float]) -> list[float]:
+    # The lowest norms are left out: one near zero would add rows in which every step is clipped.
     least, greatest = quantile(positive, 0.01), positive[-1]
     for digits in ((1, 2, 5), (1, 3), (1,)):
         found = round_numbers(least, greatest, digits)
@@ -267,6 +278,7 @@ def _round_limits(positive: Sequence[float]) -> list[float]:
     else:
         found = found[:: -(-len(found) // _ROWS)]
     if len(found) < _LEAST_ROWS:
+        # Between norms of one size lie hardly any round numbers.
         found = [rounded(quantile(positive, share)) for share in (0.05, 0.25, 0.5, 0.75, 0.95, 1)]
     return found
 
@@ -333,4 +345,5 @@ def spaced(least: float, greatest: float, count: int) -> tuple[float, ...]:
 
 def _kept(limit: float, ordered: Sequence[float]) -> int:
     """Return how many of the ascending norms a limit leaves unchanged."""
+    # The same comparison as in `_is_cut`: torch adds its epsilon, so the norm is not the limit.
     return bisect_left(ordered, True, key=lambda norm: coefficient(limit, norm) < 1)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean
 
 from gradscope.analysis.clipping.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.analysis.clipping.sections import (
@@ -88,6 +87,7 @@ class _Line:
         before = [
             {parameter: norm / factor for parameter, norm in norms.items()}
             for step, norms in zip(steps, left, strict=True)
+            # A factor of zero has erased what was there.
             if (factor := factors.get(step, 1.0)) > 0
         ]
         return Contributions.of(self._case.recording, before, left)
@@ -128,6 +128,7 @@ def _order(calls: Sequence[Clip]) -> Check:
             is_right=False,
             text=f"another backward adds to clipped gradients in {len(inside):,} of {count} calls",
         )
+    # A script may end, or be stopped, between its last clip and the step.
     if len(vain) > 1 or len(vain) == len(calls):
         return Check(
             is_right=False, text=f"{len(vain):,} of {count} calls are not followed by a step"
@@ -153,6 +154,7 @@ def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
 
 def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
     """Check that the clip gets everything that the optimizer uses; None if unknown."""
+    # The hash of a clip covers all events up to its step; the objects are shared.
     own = {id(clip) for clip in calls}
     steps: list[ClippedStep] = [
         step
@@ -236,4 +238,4 @@ def _facts(
     title = next((name for event in events if (name := titles.get(event.step))), "")
     records = indexed.shared(Clips).windows.optimizers
     family = records[optimizer].family if optimizer is not None else "sgd"
-    return OptimizerFacts(title=title, family=family, rate=fmean(rates[-1:]) if rates else None)
+    return OptimizerFacts(title=title, family=family, rate=rates[-1] if rates else None)

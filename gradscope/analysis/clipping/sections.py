@@ -73,6 +73,8 @@ class Contributions:
         names = {record.index: record.name for record in recording.parameters}
         roots = _roots(recording)
         parts = {index: _part(name, roots) for index, name in names.items()}
+        # A broken norm would make every share NaN, and without any gradient there is nothing to
+        # share.
         finite = [
             step for step in before if all(map(math.isfinite, step.values())) and any(step.values())
         ]
@@ -130,6 +132,7 @@ def _contributions(
                 largest=max(own),
                 before=median(step[name] for step in norms if name in step),
                 after=median(kept) if kept else None,
+                # Without a gradient all shares are zero, and nothing leads.
                 leads=fmean(share == peak > 0 for share, peak in zip(own, peaks, strict=True)),
             )
         )
@@ -152,6 +155,7 @@ def _shares(step: Mapping[str, float], norm_type: float) -> dict[str, float]:
     if math.isinf(norm_type):
         leaders = sum(norm == largest for norm in step.values())
         return {name: (norm == largest) / leaders for name, norm in step.items()}
+    # Dividing by the largest keeps powers from overflowing.
     powers = {name: (norm / largest) ** norm_type for name, norm in step.items()}
     total = math.fsum(powers.values())
     return {name: power / total for name, power in powers.items()}

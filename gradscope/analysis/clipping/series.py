@@ -204,6 +204,7 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
     is_whole = len(calls) == 1 and isinstance(calls[0].event, ClipNormEvent)
     # Other types of norm do not determine the change of direction.
     cosine = product_cosine(before, after, product) if kind == 2 else None
+    # One factor for all gradients keeps their direction; the quotient would show rounding.
     if is_whole:
         cosine = 1.0 if math.isfinite(before) and after > 0 else None
     factor = parts[0].factor if is_whole else min(after / before, 1.0) if before else 1.0
@@ -230,6 +231,7 @@ def _part(clip: Clip) -> _Part:
     before = _or_nan(clip.norm_before)
     if isinstance(clip.event, ClipValueEvent):  # recordings may not know of the numbers
         after = _or_nan(clip.event.norm_after)
+        # A zero gradient has no direction: its cosine is NaN, and NaN times zero is NaN.
         cosine = _or_nan(clip.event.cosine) if after else 0.0
         return _Part(before, after, cosine * before * after, after / before if before else 1.0)
     factor = 1.0

@@ -54,8 +54,10 @@ class Overfit:
 def _outcome(record: OverfitRecord) -> Outcome:
     losses = record.losses
     first, last = losses[0], losses[-1]
+    # A negative loss, as a log-likelihood, has no multiple that is worse: it may rise by 1.
     if not math.isfinite(last) or last > _RISEN * max(first, 0.0) + (1.0 if first <= 0 else 0.0):
         return "diverged"
+    # A loss that may be negative has no zero to come near to.
     if 0 <= last <= record.learned * first:
         return "learned"
     return "stuck" if _last_progress(losses) <= (len(losses) - 1) / 2 else "still falling"

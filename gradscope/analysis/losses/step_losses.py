@@ -111,6 +111,7 @@ def loss_of(events: Iterable[Event], divided: float | None = None) -> float | No
     divided = _division(groups) if divided is None else divided
     found = [_loss_of(group, divided) for group in groups]
     known = [loss for loss in found if loss is not None]
+    # A sum that lacks a pass would look like a drop of the loss.
     return math.fsum(known) if known and len(known) == len(found) else None
 
 
@@ -141,6 +142,7 @@ def _is_sum(group: list[BackwardEvent]) -> bool:
 def _division(groups: Iterable[list[BackwardEvent]]) -> float | None:
     """Return the number by which losses are divided since a step has as many micro-batches."""
     counts = Counter(_divisions(groups))
+    # The last step of an epoch often has fewer, so the most frequent number counts.
     return counts.most_common(1)[0][0] if counts else None
 
 

@@ -100,6 +100,7 @@ class Rank:
     @cached_property
     def backward_count(self) -> int:
         """Number of backward passes that it began."""
+        # A bounded recording drops old events: the rank's own count at its end is complete.
         known = [dict(event.numbers).get("passes") for event in self.events.get("end", ())]
         if known and known[-1] is not None:
             return int(known[-1])
@@ -114,6 +115,7 @@ class Rank:
     def squares(self, moment: Moment, step: int) -> dict[str, float]:
         """Return the sums of squares that are known, by name of the parameter."""
         values = self.numbers.get((moment, step), ())
+        # Parameters that were made later have no number in an earlier row.
         parameters = self.recording.parameters
         pairs = zip(parameters, values, strict=False)
         return {parameter.name: value for parameter, value in pairs if value is not None}

@@ -114,6 +114,7 @@ def _shard_sizes(job: Job) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in job.first.placements.values():
         if one.kind == "sharded" and not one.mesh and fully is not None:
+            # FSDP1 knows no mesh: what is not a copy is a part.
             found[fully] = job.world_size // max(one.copies, 1)
         split = [
             size
@@ -121,6 +122,7 @@ def _shard_sizes(job: Job) -> dict[str, int]:
             if text.startswith(("Shard", "_Strided"))
         ]
         if "TP" in names and split and (fully is None or len(split) > 1):
+            # Tensor parallelism has the last dimension of the mesh.
             found["TP"] = max(found.get("TP", 1), split.pop())
         if fully is not None and split:
             found[fully] = max(found.get(fully, 1), math.prod(split))

@@ -1,4 +1,4 @@
-"""Joins the ranks of a job ininto one recording, whose norms are those of whole parameters."""
+"""Joins the ranks of a job into one recording, whose norms are those of whole parameters."""
 
 import math
 from array import array
@@ -49,6 +49,7 @@ def _without_norm(event: EventRecord) -> EventRecord:
     """Return an event without the norm of what one rank holds of the step's gradients."""
     if event.kind != "step":
         return event
+    # A rank's norm of its own parts would stand beside joined norms of whole parameters.
     numbers = tuple((name, value) for name, value in event.numbers if name != "norm")
     return replace(event, numbers=numbers)
 
@@ -90,6 +91,7 @@ def _table(job: Job, wholes: Sequence[WholeParameter], numels: Mapping[int, int]
     for step in steps:
         found = [_row(step, index, one, norms) for index, one in enumerate(wholes)]
         rows += [row for row in found if row is not None]
+    # Without rows, `zip` yields no columns.
     columns = list(zip(*rows, strict=True)) or [()] * 6
     return NormTable(
         steps=array("q", columns[0]),
@@ -116,6 +118,7 @@ def _row(step: int, index: int, whole: WholeParameter, norms: Mapping[int, _Norm
     used = found if needs_all else found[:1]
     parts = [known.of(row) for known, row in used]
     if needs_all:
+        # A rank without elements has a part of norm zero, which `whole_square` has to count.
         parts += [(0.0, 0.0, 0.0)] * (len(whole.holders) - len(holders))
     reaches = [known.table.reaches[row] for known, row in used]
     gradient, weight, update = (_joined(values, whole) for values in zip(*parts, strict=True))

@@ -92,6 +92,7 @@ def parted_beside_shards(job: Job) -> list[str]:
     parts = {_module_of(name) for name, is_equal in begin.items() if not is_equal}
     found = [name for name in parted(job, trained) if _module_of(name) not in parts]
     values = job.first.squares("weight", steps[0]) if steps else {}
+    # Biases begin equal, as zeros, even where they are parts.
     has_matrix = any(
         len(job.first.placements[name].shape) > 1 and values.get(name) for name in found
     )
@@ -143,6 +144,7 @@ def _equality(job: Job, moment: Moment, step: int, names: Iterable[str]) -> dict
     """Return whether all ranks have equal norms, by name of the parameters that all know."""
     found = [rank.squares(moment, step) for rank in job.ranks]
     return {
+        # Squares differ by twice as much as the norms themselves.
         name: agree([one[name] for one in found], 2 * AGREEMENT)
         for name in names
         if all(name in one for one in found)

@@ -59,6 +59,7 @@ class Job:
         """Read the job of a folder."""
         values = json.loads((folder / "job.json").read_text(encoding="utf-8"))
         options, trial = values.pop("options"), values.pop("trial")
+        # JSON has no tuples.
         for name in ("inputs", "args"):
             options[name] = tuple(options[name])
         return cls(options=TargetOptions(**options), trial=Trial(**trial), **values)
@@ -99,6 +100,7 @@ def read_failure(folder: Path, seed: int | None) -> Failure | None:
         values = json.loads(failure_in(folder).read_text(encoding="utf-8"))
         return Failure(**values, seed=seed)
     except (OSError, ValueError, TypeError):
+        # A child that is killed may leave half a file.
         return None
 
 
@@ -129,6 +131,7 @@ def run_apart(
         threads: Number of torch's threads, unless the environment sets it.
     """
     erase_progress()
+    # Signals become exceptions first: then the child is ended and the folder removed.
     with (
         leaving_when_ended(),
         ExitStack() as stack,
@@ -137,6 +140,7 @@ def run_apart(
         position = Path(shared)
         job.write(position)
         output = stack.enter_context(Path(os.devnull).open("wb")) if job.is_silent else None
+        # Without a timeout, the child stays in the terminal's group, where Ctrl-C reaches it.
         is_apart = timeout is not None
         with child_of(position, folder, is_apart=is_apart, threads=threads, output=output) as child:
             try:
@@ -188,6 +192,7 @@ def child_of(
         f"import sys; sys.path[:] = {sys.path!r}; "
         f"from gradscope.cli.processes.worker import main; main({str(shared)!r})"
     )
+    # Flags such as -W and -X hold for the child too: multiprocessing passes them on like this.
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     # A fixed seed gives sets of strings the same order in every run.
     shares = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
@@ -197,6 +202,7 @@ def child_of(
             [sys.executable, *flags, "-P", "-c", start],
             cwd=folder,
             env=environment,
+            # stdout holds nothing but the report, and only the original stream has a descriptor.
             stdout=sys.__stderr__ if output is None else output,
             stderr=output,
             start_new_session=is_apart,
@@ -232,10 +238,12 @@ def leaving_when_ended() -> Iterator[None]:
 
 def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
     if is_apart and os.name == "posix":
+        # The group is gone if its processes have all ended.
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
     elif child.poll() is None:
         child.kill()
+    # A process that nobody waits for stays in the system's table.
     child.wait()
 
 
@@ -260,6 +268,7 @@ def too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: fl
 def _line_of(child: subprocess.Popen[bytes], shared: Path) -> str | None:
     """Return the line of user code that a child executes; None if it does not answer."""
     stacks = stacks_in(shared)
+    # Until the child has opened the file, nothing handles the signal, which would end it.
     if not (stacks.exists() and hasattr(signal, "SIGUSR1")):
         return None
     child.send_signal(signal.SIGUSR1)

@@ -72,6 +72,7 @@ def run_all(planned: Sequence[PlannedJob], limit: int) -> list[Recording | Failu
 
 def cores() -> int:
     """Return the number of processor cores that this process may use."""
+    # A container or a scheduler may allow fewer cores than the machine has.
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -98,6 +99,7 @@ class _Running:
     def begin(cls, planned: PlannedJob, threads: int | None) -> "_Running":
         folder, resources = TemporaryDirectory(prefix="gradscope-"), ExitStack()
         shared = Path(folder.name)
+        # Progress lines of several processes would overwrite each other.
         replace(planned.job, progress=None).write(shared)
         output = resources.enter_context(_output_in(shared).open("wb"))
         child = child_of(

@@ -38,6 +38,7 @@ def main(folder: str) -> None:
         stacks = stack.enter_context(stacks_in(shared).open("w"))
         if hasattr(signal, "SIGUSR1"):  # the parent asks a slow run for its line by it
             faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=False)
+        # A crash in native code prints its stack.
         faulthandler.enable()
         try:
             if job.overlay:
@@ -55,6 +56,7 @@ def main(folder: str) -> None:
         except KeyboardInterrupt:
             sys.exit(ExitCode.INTERRUPTED)  # the parent knows whether it was Ctrl-C
         except BaseException as error:
+            # Without a failure in its folder, a process would count as killed.
             is_bug = isinstance(error, Exception)
             what = "this is a bug in gradscope" if is_bug else "the run was left"
             text = f"{type(error).__name__}: {error}"

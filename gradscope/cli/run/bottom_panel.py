@@ -144,6 +144,7 @@ class BottomPanel:
             text = f"{_SAVE}{_SCROLL_ALL}{_LOAD}{_SAVE}{_PLAIN}{_ERASE_BELOW}{_LOAD}"
         self._size, self._height = size, height
         self._guard.expect(self._undoing(size))
+        # Scrolling makes room below the cursor, which then returns to its row.
         return text + (f"{_INDEX * height}\x1b[{height}A" if height else "")
 
     def _undoing(self, size: os.terminal_size) -> str:
@@ -154,5 +155,6 @@ class BottomPanel:
     def _write(self, text: str) -> None:
         # A single write cannot be interleaved with other output.
         rest = text.encode(self._encoding, "replace")
+        # A terminal may take only a part of what is written.
         while rest:
             rest = rest[os.write(self._terminal, rest) :]

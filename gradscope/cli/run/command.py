@@ -205,6 +205,7 @@ def run(
             f"{option} went to {script}: options of gradscope stand before the script, "
             f"as in gradscope run {option} {script}"
         )
+    # Before the configuration is read: with gradscope off, a wrong one must not stop the script.
     if is_off():
         raise RunPlanned(PlainRun(program=program, is_checked=checking.check))
     watch.check()

@@ -59,6 +59,7 @@ def job_to_report(recording: Recording, path: Path) -> Loaded | None:
     job = _ranks_so_far(recording, path)
     finished = sum(one.finished for one in job.recordings)
     is_last = finished >= _expected(identity)
+    # The launcher of a host is the parent of its ranks.
     if (is_last or _fails_by_itself(recording)) and _claim(identity, os.getppid()):
         return job
     return None
@@ -77,6 +78,7 @@ def _ranks_so_far(recording: Recording, path: Path) -> Loaded:
     for other in rank_files(base):
         if other == path:
             continue
+        # Another rank may just be writing its file.
         with suppress(GradscopeError):
             found[other] = load_recording(other)
     same = [other for other, one in found.items() if other == path or _are_one(recording, one)]
@@ -110,6 +112,7 @@ def _claim(identity: RankIdentity, launcher: int) -> bool:
         identity: The rank.
         launcher: Number of the process that started it.
     """
+    # torchrun names every job alike unless it is given an id: its process tells them apart.
     key = f"{launcher} {identity.job} {identity.world_size}"
     name = f"gradscope-{hashlib.sha256(key.encode()).hexdigest()[:16]}.reported"
     lock = Path(tempfile.gettempdir(), name)
@@ -117,6 +120,7 @@ def _claim(identity: RankIdentity, launcher: int) -> bool:
         if lock.stat().st_mtime < identity.clock:  # of an earlier job
             lock.unlink()
     try:
+        # Of several processes, only one creates the file.
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
         return False
@@ -263,6 +267,7 @@ def _told_and_checked(
     planned: PlannedRun, ranks: Sequence[Recording], failures: Sequence[Failure]
 ) -> CheckResult:
     """Return the result of a run that has ended. On a terminal, a line shows that it is judged."""
+    # Ranks share a terminal: one of them shows its progress.
     with progress_line(is_wanted=planned.rank in (None, 0)):
         tell_stage("applying the rules" + (f" to {len(ranks)} ranks" if len(ranks) > 1 else ""))
         return _checked(planned, ranks, failures)

@@ -176,6 +176,7 @@ def launch(planned: PlannedRun) -> NoReturn:
         run.starting.close()
         run.close_live()
     ending = outcome.ending
+    # A process that was forked from the script leaves the report to the first one.
     if outcome.is_copy:
         leave(ending, ending.code)
     code = ExitCode.INTERRUPTED
@@ -192,6 +193,7 @@ def launch(planned: PlannedRun) -> NoReturn:
             own.enter_context(rare_garbage_collection())
             code = _reported(run, outcome)
     except KeyboardInterrupt:
+        # The user does not wait for the report.
         ending = Ending(code=1, is_interrupted=True)
     leave(ending, ending.code or code)
 

@@ -162,6 +162,7 @@ class LiveDisplay:
     def _spelled(self, line: Text, width: int) -> str:
         """Return a line with the terminal's escape sequences."""
         with self._console.capture() as capture:
+            # A line that wraps would push others out of the panel.
             self._console.print(line, end="", width=width, no_wrap=True)
         return capture.get()
 

@@ -26,6 +26,7 @@ def launch_ranks(planned: PlannedRanks) -> NoReturn:
         show_error(GradscopeError("cannot start ranks", cause=str(error)))
         sys.exit(ExitCode.CANNOT_JUDGE)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the launcher does, which also tells it
+    # A rendezvous on a free port of this machine, so that jobs do not meet.
     arguments = ["--standalone", "--nproc-per-node", str(planned.ranks)]
     recording = planned.run.location.choose()
     try:
@@ -33,6 +34,7 @@ def launch_ranks(planned: PlannedRanks) -> NoReturn:
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         _report_on_ended(planned.run, recording)
+        # The code of a killed rank is negative, and no process can exit with it.
         sys.exit(failure.exitcode if failure.exitcode > 0 else 1)
     except (KeyboardInterrupt, SignalException):
         sys.exit(ExitCode.INTERRUPTED)

@@ -75,6 +75,7 @@ class RankPlan:
     @property
     def text(self) -> str:
         """Return the plan as a text."""
+        # JSON has no paths.
         return json.dumps(asdict(self), default=str)
 
     def recorder(self, rank: int) -> "TrainingWatch":
@@ -82,6 +83,7 @@ class RankPlan:
         from gradscope.recording.paths import remove_logs
 
         path = self.base.with_name(f"{self.base.stem}.rank{rank}{self.base.suffix}")
+        # A script may spawn its ranks again.
         path.unlink(missing_ok=True)
         remove_logs(path)
         on_step = None if self.watch.stop_after is None else self._stop_after
@@ -113,6 +115,7 @@ class WatchedRank:
         try:
             self.function(index, *args)
         except BaseException as error:
+            # SystemExit and Ctrl-C end a rank, too.
             watch.see_end(error)
             watch.stop(ending_by(error))
             drop_own_frames(error)
@@ -146,6 +149,7 @@ def spawned_ranks_watched(plan: RankPlan) -> Iterator[None]:
     def start_processes(fn: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         return original(WatchedRank(fn, plan), *args, **kwargs)
 
+    # torch.multiprocessing has imported the function by its name.
     owners = (module, sys.modules["torch.multiprocessing"])
     for owner in owners:
         vars(owner)["start_processes"] = start_processes
@@ -153,5 +157,6 @@ def spawned_ranks_watched(plan: RankPlan) -> Iterator[None]:
         yield
     finally:
         for owner in owners:
+            # Another library may have wrapped it since, and its wrapper stays.
             if vars(owner).get("start_processes") is start_processes:
                 vars(owner)["start_processes"] = original

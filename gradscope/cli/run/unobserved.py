@@ -47,6 +47,7 @@ def unobserved_result(
 def _printed(recording: Recording, failure: Failure) -> Recording:
     """Return the recording with the reason why it has no gradients."""
     reason = failure.what if failure.help is None else f"{failure.what}; {failure.help}"
+    # By a step of a run, reports tell that the recording is of one.
     nothing = StepRecord(index=0, kind="run", graph=None, loss=None, optimizer=None)
     return replace(
         recording,

@@ -74,6 +74,7 @@ def _configured() -> Iterator[Suggestion]:
     try:
         names = read_configuration().targets
     except GradscopeError:
+        # A suggestion is no place for an error.
         return
     yield from ((name, "configured target") for name in names)
 
@@ -95,6 +96,7 @@ def _files(incomplete: str, ending: str) -> Iterator[Suggestion]:
 
 def optimizers(incomplete: str) -> Iterator[Suggestion]:
     """Yield the optimizers of torch, from its files."""
+    # Nobody waits for the import of torch while typing.
     torch = importlib.util.find_spec("torch")
     if torch is None or torch.origin is None:
         return

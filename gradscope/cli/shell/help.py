@@ -65,6 +65,8 @@ class ProgramHelp(TyperGroup):
         if not settings.get("standalone_mode", True):
             return super().main(*args, **settings)
         try:
+            # Otherwise the parser prints an error in several lines, and exits with a code of its
+            # own.
             code = super().main(*args, **{**settings, "standalone_mode": False})
         except UsageError as error:
             show_error(worded(error))

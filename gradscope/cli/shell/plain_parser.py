@@ -62,6 +62,7 @@ class _Parameter:
 
     def _number(self, text: str) -> int:
         least, most = self._settings.get("min"), self._settings.get("max")
+        # `int` also reads `1_000` and `+1`: typer decides on them.
         if not text.isascii() or not text.isdecimal():
             raise _NotPlainError
         number = int(text)
@@ -103,6 +104,7 @@ class _Line:
         for word in self._words:
             if word == "--":
                 return [*found, *self._words]
+            # A dash alone is a value, and stands for a stream.
             if len(word) > 1 and word.startswith("-"):
                 self._take(word)
                 continue
@@ -130,6 +132,7 @@ class _Line:
             name, equals, text = word.partition("=")
             self._put(name, text if equals else None)
             return
+        # Flags may share a dash; what follows the letter of another option is its value.
         for position, letter in enumerate(word[1:], start=2):
             if not self._option(f"-{letter}").is_flag:
                 self._put(f"-{letter}", word[position:] or None)

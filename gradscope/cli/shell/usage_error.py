@@ -63,7 +63,8 @@ def _command_for(word: str) -> str | None:
     path = Path(word)
     if path.suffix == ".gradscope":
         return f"gradscope report {quote(word)}"
-    if path.suffix == ".py" or path.with_suffix(".py").is_file():
+    # A path without a name, as `.` and `/`, can have no suffix.
+    if path.suffix == ".py" or (path.name and path.with_suffix(".py").is_file()):
         file = path.with_suffix(".py")
         return f"gradscope {_verb(file)} {quote(str(file))}"
     return _COMMANDS.get(word.lower())

@@ -42,6 +42,7 @@ def start_beside(
         child = subprocess.Popen(
             [sys.executable, "-P", "-c", start],
             stdin=subprocess.PIPE,
+            # The page's address goes to stderr: stdout is the script's.
             stdout=subprocess.DEVNULL,
             # Ctrl-C is for the run.
             start_new_session=True,
@@ -59,6 +60,7 @@ def main() -> None:
     """Serve the recording that standard input names."""
     from gradscope.cli.view.serving import serving
 
+    # Some containers forbid it.
     with suppress(OSError):
         os.nice(_NICE)
     path, settings, patience = pickle.load(sys.stdin.buffer)

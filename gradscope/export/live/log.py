@@ -39,6 +39,7 @@ class MetricsLog:
         self, path: Path, names: Sequence[str], settings: Settings, tell: Callable[[str], None]
     ) -> None:
         self._path, self._names, self._settings, self._tell = path, tuple(names), settings, tell
+        # A process that is forked from the script has a copy of this object, and must not log.
         self._process, self._turn = os.getpid(), threading.Lock()
         self._metrics = LiveMetrics(path)
         self._reads, self._judgements = Pace(_BETWEEN_READS), Pace(_BETWEEN_JUDGEMENTS)
@@ -87,6 +88,7 @@ class MetricsLog:
 
     def _each(self, act: Callable[[Sink], None]) -> None:
         """Call a function for each tracker; one that fails is left out from then on."""
+        # A copy: trackers that fail are removed within the loop.
         for name, sink in list(self._sinks.items()):
             try:
                 act(sink)
@@ -142,6 +144,7 @@ def alert_texts(finding: Finding, root: str) -> tuple[str, str]:
 @contextmanager
 def _unnoticed() -> Iterator[None]:
     """Restore Python's random state after the block, and keep its output off stdout."""
+    # Trackers may draw ids from Python's generator, which the script may have seeded.
     state = random.getstate()
     try:
         with redirect_stdout(sys.stderr):

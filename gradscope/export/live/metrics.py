@@ -66,6 +66,7 @@ class LiveMetrics:
             if step.optimizer is not None
         ]
         if metrics:
+            # Only the last norm of each parameter is read: earlier steps have none for layers.
             last = metrics[-1]
             metrics[-1] = StepMetrics(last.step, {**last.values, **self._layers.norms()})
         return metrics
@@ -100,6 +101,7 @@ def _factor(events: list[Event]) -> float:
             factor *= coefficient(event.max_norm, event.norm)
         elif isinstance(event, ClipValueEvent) and event.norm_after is not None:
             factor *= event.norm_after / event.norm
+    # A factor of zero, or NaN, cannot be divided out.
     return factor if 0 < factor < 1 else 1.0
 
 
@@ -145,6 +147,7 @@ def layers_of(
     paths = {one.index: _path(one.module, modules) for one in parameters}
     found: dict[int, int] = {}
     for depth in range(max(map(len, paths.values()), default=0)):
+        # The first division is kept, however many layers it has.
         layers = {index: path[min(depth, len(path) - 1)] for index, path in paths.items()}
         if found and len(set(layers.values())) > most:
             break

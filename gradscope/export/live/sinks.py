@@ -107,6 +107,8 @@ class MlflowSink:
 
     def __init__(self, experiment: str) -> None:
         self._mlflow = _imported("mlflow", "mlflow")
+        # Functions such as `mlflow.log_metric` begin a global run, and the script's own `start_run`
+        # then raises.
         self._client: Any = self._mlflow.MlflowClient()
         active = self._mlflow.active_run()
         self._is_own = active is None
@@ -122,6 +124,7 @@ class MlflowSink:
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the metrics of a step."""
         metric = _imported("mlflow.entities", "mlflow").Metric
+        # mlflow counts milliseconds.
         now = int(time.time() * 1000)
         metrics = [metric(_mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
@@ -145,12 +148,14 @@ class TrackioSink:
         run = variables.current_run.get()
         self._is_own = run is None
         if run is None:
+            # By default, trackio shows its dashboard in a notebook.
             run = self._trackio.init(project=project or "gradscope", embed=False)
             variables.current_run.set(None)  # the script may begin its own later
         self._run: Any = run
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the metrics of a step."""
+        # A step given here would move the counter of the script's run.
         self._run.log({**values, "gradscope/step": step}, step=step if self._is_own else None)
 
     def alert(self, finding: Finding, title: str, text: str) -> None:
@@ -204,6 +209,7 @@ def check_log(text: str) -> None:
         )
     if name == "tensorboard" and not where:
         raise GradscopeError("--log tensorboard needs a folder", help="--log tensorboard:runs")
+    # To find a package takes no time; to import a tracker may take seconds.
     if importlib.util.find_spec(name) is None:
         raise GradscopeError(
             f"--log {name} needs {name}, which is not installed", help=f"pip install {name}"
@@ -219,6 +225,8 @@ def make_sink(text: str) -> Sink:
     name, _, where = text.partition(":")
     match name:
         case "tensorboard":
+            # The tracker is opened after the first step, and the script may change its folder
+            # before.
             return TensorBoardSink(str(Path(where).absolute()))
         case "wandb":
             return WandbSink(where)

@@ -83,6 +83,7 @@ def when_text(item: CheckedFinding, target: TargetResult) -> str:
 
 
 def _span(norms: list[float]) -> str:
+    # What `min` and `max` make of a NaN depends on its position.
     if any(math.isnan(norm) for norm in norms):
         return figure(math.nan)
     ends = [figure(norm) for norm in (min(norms), max(norms))]

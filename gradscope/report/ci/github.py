@@ -59,6 +59,7 @@ def _annotations(
     level: Severity, announced: Sequence[str], found: Sequence[ReportedFinding]
 ) -> Iterator[str]:
     more = len(announced) + len(found) > _SHOWN
+    # One annotation sums up what is left out.
     room = _SHOWN - 1 if more else _SHOWN
     for message in announced[:room]:
         yield command(level, message, title="gradscope")
@@ -110,6 +111,7 @@ def _annotation(one: ReportedFinding) -> str:
     ]
     is_shown = where.location.in_repository and not where.is_stand_in
     location = (
+        # GitHub shows an annotation without a file at the job itself.
         {"file": printable(where.location.path), "line": str(where.location.line)}
         if is_shown
         else {}
@@ -120,6 +122,7 @@ def _annotation(one: ReportedFinding) -> str:
 def command(level: Severity, message: str, **properties: str) -> str:
     """Return a workflow command that makes an annotation."""
     given = ",".join(f"{key}={escaped_property(value)}" for key, value in properties.items())
+    # Before it is escaped, so that no escape is cut in half.
     if len(message) > _LONGEST:
         message = f"{message[:_LONGEST]}…"
     return f"::{_COMMANDS[level]} {given}::{escaped_message(message)}"
@@ -127,6 +130,7 @@ def command(level: Severity, message: str, **properties: str) -> str:
 
 def escaped_message(text: str) -> str:
     """Return a text as the message of a command, which ends with the line."""
+    # The percent sign comes first: it begins the other escapes.
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -60,6 +60,7 @@ def _failure(failure: ReportedFailure, beside: TargetRecord | None) -> _Issue:
 def _issue(
     *, name: str, description: str, identity: str, severity: str, location: Location
 ) -> _Issue:
+    # GitLab shows the description alone, so it has to name the rule.
     text = f"{name.partition(' ')[0]}: {description}"
     return {
         "description": text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…",

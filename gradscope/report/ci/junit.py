@@ -39,6 +39,7 @@ def render_junit(result: CheckResult) -> str:
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     indent(root)
     text = tostring(root, encoding="unicode")
+    # ElementTree would declare the locale's encoding for a text.
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
 
 
@@ -75,6 +76,7 @@ def _rules(one: ReportedTarget) -> Iterator[tuple[str, str]]:
         enabled.update(run.verdict.ran)
         enabled.update(item.rule for item in run.verdict.skipped if not item.is_left_out)
     for code in sorted(enabled):
+        # XML has no control characters, not even as references.
         yield printable(code), printable(names.get(code, code))
 
 

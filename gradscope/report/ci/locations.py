@@ -107,6 +107,7 @@ def location_of(file: str, line: int, target: TargetRecord) -> Location:
     within = path_within(file, target.repository)
     return Location(
         path=_encodable(_outside_name(file) if within is None else within),
+        # CI systems count lines from 1, and reject 0.
         line=max(1, line),
         in_repository=within is not None,
     )
@@ -177,6 +178,7 @@ def named_file(target: TargetRecord, sites: tuple[Site, ...]) -> str | None:
     module = name.replace(".", "/")
     for site in sites:
         path = path_within(site.file, target.repository)
+        # With a slash in front, `submodel.py` is no `model.py`.
         if path is not None and f"/{path}".endswith((f"/{module}.py", f"/{module}/__init__.py")):
             return path
     return None
@@ -188,6 +190,7 @@ def bare_name(target: str) -> str:
     if is_file:
         return f"{file}.py"
     module, _, expression = target.rpartition(":")
+    # A drive of Windows has a colon, too.
     is_drive = len(module) < 2 or expression.startswith(("/", "\\"))
     return target if is_drive else module
 

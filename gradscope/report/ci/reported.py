@@ -150,6 +150,7 @@ def _finding(
 
 def _identity(*parts: str) -> str:
     text = "\0".join(parts)
+    # Names with different surrogates have different identities.
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
@@ -187,6 +188,7 @@ def _failure(
 
 def _lines(text: str | None) -> list[str]:
     """Return the lines of a text; of a long one the last, which say most in a traceback."""
+    # `printable` would spell a tab as an escape.
     lines = [printable(line.expandtabs(4)) for line in (text or "").splitlines() if line.strip()]
     left_out = len(lines) - _FAILURE_LINES
     return [f"… {left_out:,} more lines …", *lines[-_FAILURE_LINES:]] if left_out > 0 else lines

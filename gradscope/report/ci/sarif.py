@@ -57,6 +57,7 @@ def _described(rule: type[Rule]) -> Object:
         "defaultConfiguration": {"level": manual.level},
         "properties": {
             "tags": ["gradients", manual.family],
+            # Of rules that are not about security, GitHub reads the severity here.
             "problem.severity": _PROBLEMS[manual.level],
             "precision": "high",
         },
@@ -98,10 +99,12 @@ def render_sarif(result: CheckResult) -> str:
     by_name: dict[str, list[ReportedTarget]] = {}
     for target in targets:
         by_name.setdefault(target.name, []).append(target)
+    # A log has a run in any case, which says that nothing was checked.
     if not by_name or len(by_name) > _MOST_RUNS:
         by_name = {"": list(targets)}
     runs: Json = [_run(name, targets, result) for name, targets in by_name.items()]
     log: Json = {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
+    # JSON has neither NaN nor infinity.
     return json.dumps(finite(log), indent=1, allow_nan=False)
 
 
@@ -117,7 +120,9 @@ def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> O
                 "rules": rules,
             }
         },
+        # GitHub takes what is before the last slash for the category of the alerts.
         "automationDetails": {"id": f"gradscope/{name}/" if name else "gradscope/"},
+        # As Python counts; by default, viewers count UTF-16 units.
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(targets, result, left_out=len(found) - _MOST_RESULTS)],
         "results": [_result(one, locations) for one in found[:_MOST_RESULTS]],
@@ -220,6 +225,7 @@ def _physical(location: Location, source: str = "") -> Object:
 
 
 def _artifact(location: Location) -> Object:
+    # A URI holds neither spaces nor letters outside ASCII.
     return {"uri": quote(location.path, safe="/"), "uriBaseId": "%SRCROOT%"}
 
 
@@ -246,6 +252,7 @@ def _fixes(fix: Fix | None, one: ReportedFinding) -> Object:
     for file, edits in by_file(fix.edits).items():
         location = location_of(file, 1, target)
         if not location.in_repository:
+            # A fix of which only a part is applied breaks the code.
             return {}
         replacements = [_replacement(edit) for edit in edits]
         changes.append({"artifactLocation": _artifact(location), "replacements": replacements})

@@ -44,7 +44,9 @@ def step_summary(result: CheckResult) -> str:
     """
     size, kept, left_out = 0, list[str](), 0
     for block in _blocks(result):
+        # The blank line between two paragraphs counts, too.
         size += len(block.encode(errors="replace")) + 2
+        # A later paragraph that fits would seem to belong to another finding.
         if left_out or size > _LARGEST - _CLOSING:
             left_out += 1
         else:
@@ -98,6 +100,7 @@ def _judged(target: TargetResult) -> str:
 
 def _failure(failure: ReportedFailure) -> str:
     lines = "\n".join(failure.details)
+    # A fence is longer than any run of its sign in the text.
     fence = "~" * max(3, 1 + _longest_run(lines))
     details = f"\n\n{fence}text\n{_cut(lines)}\n{fence}" if lines else ""
     return f"**{escape(_cut(failure.statement))}**{details}"
@@ -141,6 +144,7 @@ def _known(found: list[ReportedFinding]) -> Iterable[str]:
     if (more := len(found) - _KNOWN_SHOWN) > 0:
         lines.append(f"- and {more:,} more")
     summary = f"<summary>{counted(len(found), 'known finding')} in the baseline</summary>"
+    # Within HTML, GitHub reads Markdown only behind a blank line.
     return ["\n".join([f"<details>{summary}", "", *lines, "", "</details>"])]
 
 

@@ -129,6 +129,7 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
             rows=(tuple(value for _, value in parts),),
         )
         blocks = [spread, _histogram(clip)]
+    # Of two, the quantiles say as much.
     if len(clip.points) > 2:
         blocks.append(_over_time(clip, width))
     of = f"before clipping, of {counted(norms.count, 'step')}"
@@ -160,6 +161,7 @@ def _histogram(clip: Clip) -> Table:
 def _over_time(clip: Clip, width: int) -> Strips:
     """Return strips of the norm before the clip, and of the remaining part."""
     layout = layout_for(width, label=LABEL)
+    # A step that several calls clip has several points.
     steps = list(dict.fromkeys(point.step for point in clip.points))
     columns = Columns(steps, layout.strip)
     norms = columns.largest((point.step, point.norm) for point in clip.points)
@@ -206,6 +208,7 @@ def _contributions(clip: Clip, view: ViewOptions) -> Iterator[Section]:
     """Yield who makes the norm: modules, then parameters."""
     found = clip.contributions
     blocks: list[Inner] = []
+    # Modules with one parameter each would repeat the table of parameters.
     if 1 < len(found.modules) < len(found.parameters):
         blocks += _shares("module", found.modules, _MODULES_SHOWN)
     if found.parameters:

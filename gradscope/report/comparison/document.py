@@ -245,6 +245,7 @@ def _strips(curve: ComparedCurve, columns: Columns) -> Iterator[Strip]:
         for side in curve.sides
     ]
     is_loss = curve.kind == "loss"
+    # A loss goes by its mean; of a norm, the peak matters. Norms span orders of magnitude.
     drawn = [(columns.mean if is_loss else columns.largest)(points) for points in measured]
     known = tuple(cell for cells in drawn for cell in cells)
     scale = Scale.linear(known) if is_loss else Scale.decades([known])
@@ -252,6 +253,7 @@ def _strips(curve: ComparedCurve, columns: Columns) -> Iterator[Strip]:
         name = CURVE_NAMES[curve.kind] if position == 0 else ""
         points, cells = measured[position], drawn[position]
         yield Strip(
+            # Two spaces precede the name, a space and a letter follow it.
             label=f"  {name:{_LABEL - 4}} {letter_of(position)}",
             cells=cells if points else (),
             scale=scale,

@@ -35,6 +35,7 @@ def change_text(before: float | None, after: float | None) -> str:
         return ""
     if not math.isfinite(after):
         return ""
+    # The quotient of numbers of different signs is no factor.
     if before < 0 or after < 0 or 1 / (1 + _TWICE) < after / before < 1 + _TWICE:
         return percent((after - before) / abs(before))
     return f"{UNICODE.times}{figure(after / before)}"
@@ -43,6 +44,7 @@ def change_text(before: float | None, after: float | None) -> str:
 def percent(share: float) -> str:
     """Return `+5.5 %`, `-0.0032 %`; `+0 %` of exactly nothing."""
     value = 100 * share
+    # With two digits, 99.6 would become 1e+02.
     digits = f"{value:+.2g}" if abs(value) < 99.5 else f"{value:+,.0f}"
     return f"{digits} %"
 
@@ -56,8 +58,10 @@ def ratio_text(ratio: float | None) -> str:
     """Return a ratio with three digits, and with more if it is near 1: `0.9999996`."""
     if ratio == 1.0:
         return "1"
+    # The negation holds for NaN, too.
     if ratio is None or not abs(ratio - 1) < _ONE:
         return figure(ratio)
+    # As many decimals as it takes to reach the first digit that is not 9 or 0.
     digits = math.ceil(-math.log10(abs(ratio - 1)))
     return figure(ratio) if digits > _MOST_DIGITS else f"{ratio:.{digits}f}"
 

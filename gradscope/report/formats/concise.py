@@ -68,6 +68,7 @@ def finding_line(finding: FindingBlock) -> str:
 def _position(finding: FindingBlock) -> str:
     if finding.location:
         return f"{finding.location}:{finding.column}"
+    # Editors need a line and a column to open the file.
     return f"{_target_file(finding.target)}:1:1"
 
 

@@ -31,8 +31,10 @@ from gradscope.report.number_format import value_text
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import strip
 
+# Text that a code span holds as it is, in the cell of a table too.
 _PLAIN = re.compile(r"[\w.:/ ,=()\[\]+-]+", re.ASCII)
 
+# To a regular expression `_` is a letter, to Markdown it is emphasis.
 _ACTIVE = re.compile(r"[^\w\s.,:;()/=+'\"→·×…—▁-█%-]|_")  # noqa: RUF001 - multiplication
 
 _BACKTICKS = re.compile("`+")
@@ -209,6 +211,7 @@ def _cell(value: Value) -> str:
             return code(value.location)
         case TreeLabel():
             name = code(value.name or value.class_name)
+            # Markdown drops spaces at the start of a cell.
             return f"{'&nbsp;&nbsp;' * value.level}{name}{escape(tree_text(value))}"
         case _:
             return value_text(value)

@@ -136,6 +136,7 @@ def _code(snippet: Snippet) -> str:
         text = f"{line.number:>4}  {_html(line.text)}"
         lines.append(f"<b>{text}</b>" if any(one.is_cause for one in line.labels) else text)
     style = "margin:.4em 0;overflow-x:auto;white-space:pre;font-family:monospace"
+    # Before Python 3.12, no backslash may stand in the braces of an f-string.
     return f'<pre style="{style}">{chr(10).join(lines)}</pre>'
 
 
@@ -155,6 +156,7 @@ def _strip_label(label: Line | TreeLabel) -> str:
 def _chart(one: Strip) -> str:
     bars = "".join(_column(at, value, one.scale) for at, value in enumerate(one.cells))
     return (
+        # Columns fill the width, however many there are.
         f'<svg viewBox="0 0 {max(len(one.cells), 1)} 1" preserveAspectRatio="none" width="320" '
         f'height="22" role="img" aria-label="{escape(one.course)}">{bars}</svg>'
     )

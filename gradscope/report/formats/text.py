@@ -138,6 +138,7 @@ class _Frame:
         yield self._gutter(str(line.number)).append(code, style)
         indent = len(code) - len(code.lstrip())
         for label in line.labels:
+            # Wide characters take two columns.
             yield from self._label(label, indent, cell_len(code) - indent)
 
     def _label(self, label: Label, indent: int, length: int) -> Iterator[Text]:
@@ -149,6 +150,7 @@ class _Frame:
             yield underline.append(f" {message}".rstrip(), f"not dim {style}")
             return
         yield underline
+        # Code that is indented deeply leaves some room for words.
         for part in wrap(message, max(self._room - indent, 20), break_on_hyphens=False):
             yield self._gutter("").append(" " * indent).append(part, f"not dim {style}")
 

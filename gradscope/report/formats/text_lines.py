@@ -51,6 +51,7 @@ def hanging(text: Text, width: int, *, indent: int = 0, further: int = 0) -> Tex
     for turn, line in enumerate(lines.wrap(plain)):
         margin = indent + further if turn else indent
         words = line[margin:]
+        # textwrap knows no styles: each line is found again in the styled text.
         start = plain.index(words, start)
         shown.append("\n" if turn else "").append(" " * margin)
         shown.append_text(text[start : start + len(words)])

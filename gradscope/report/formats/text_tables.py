@@ -83,6 +83,7 @@ class _Fitting:
 
     def _least_needed(self) -> int | None:
         ranked = [at for at in self._kept if self._table.columns[at].rank]
+        # Of equal ranks, the column on the right goes first.
         return max(ranked, key=lambda at: (self._table.columns[at].rank, at), default=None)
 
     def grid(self) -> Grid:
@@ -198,5 +199,6 @@ def tree_label(label: TreeLabel, width: int, page: Page) -> Text:
     if len(class_name) <= room:
         text.append(f" {class_name}", style="dim")
     elif room >= 8:
+        # The ellipsis of ASCII has three dots, for which there is no room.
         text.append(f" {class_name[: room - 1]}{page.signs.ellipsis[0]}", style="dim")
     return text

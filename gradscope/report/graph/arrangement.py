@@ -47,7 +47,9 @@ def crossings(layers: Sequence[Sequence[int]], below: dict[int, list[int]]) -> i
         seen: list[int] = []
         for item in upper:
             ends = [positions[end] for end in below.get(item, ())]
+            # Links cross if their upper and their lower ends are in opposite order.
             total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            # Links of one item start at one point, and do not cross each other.
             for end in ends:
                 insort(seen, end)
     return total
@@ -141,6 +143,7 @@ class _Row:
         if position + 1 < len(self.numbers):
             after = self.numbers[position + 1]
             high = axes[after] + self.starts[position] - self.starts[position + 1]
+        # Rounding may have left it outside of the range.
         return (min(low, axes[number]), max(high, axes[number]))
 
     def settle(self, axes: dict[int, float], linked: _Linked) -> None:
@@ -255,6 +258,7 @@ def arrange(items: Sequence[Item], arcs: Sequence[Arc]) -> Arrangement:
     right = max((axes[n] + item_of(items, n).right for n in axes), default=0.0)
     return Arrangement(
         width=right,
+        # Links that lead up leave below the lowest layer.
         height=(rows[-1][1] if rows else 0.0) + (2 * _TURN if any(graph.is_back) else 0.0),
         positions=tuple((axes[number], tops[number]) for number in range(len(items))),
         ways=ways,

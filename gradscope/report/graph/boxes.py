@@ -102,6 +102,7 @@ class Boxes:
         first = tree.rows[0]
         self.drawn_as.update((row.index, first.index) for row in tree.rows)
         self.copies[first.index] = tree.rows
+        # Rows come copy by copy, with one for each path around them.
         names = [below(row.path, self._around(parent)) for row in tree.rows[:: len(around)]]
         name = names[0] if copies == 1 else f"{names[0]} … {names[-1]}"
         self.names[first.index] = (name, copies)
@@ -203,6 +204,7 @@ def _pattern(siblings: Sequence[FoldedModule], position: int, parents: int) -> i
     rows, copies = siblings[position].rows, siblings[position].copies
     if copies == 1:
         return 1
+    # In a pattern, a module comes again after all others: the distance is the length.
     length = int(last_name(rows[parents])) - int(last_name(rows[0]))
     members = siblings[position : position + length]
     return length if all(member.copies == copies for member in members) else 1

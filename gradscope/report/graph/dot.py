@@ -36,6 +36,7 @@ def render_dot(part: GraphPart) -> str:
         *([f"// {part.folded}"] if part.folded else []),
         "digraph gradscope {",
         "  rankdir=TB;",
+        # Without it, `ltail` has no effect.
         "  compound=true;",
         '  node [fontname="sans-serif", fontsize=10];',
         '  edge [fontname="sans-serif", fontsize=9];',
@@ -93,5 +94,6 @@ def _link(link: Link) -> str:
 
 def _quoted(name: str) -> str:
     """Return a string of DOT; Graphviz reads character references in labels too."""
+    # Graphviz also reads `\n` and `\N` in labels as commands.
     text = printable(name).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

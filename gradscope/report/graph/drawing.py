@@ -116,6 +116,7 @@ class NormScale:
         # A narrow range of norms uses only the middle levels: its differences mean little.
         room = max(0.0, 1.0 - (high - low)) / 2
         share = (middle - low + room) / (high - low + 2 * room)
+        # The greatest norm has a share of 1, which is one beyond the last level.
         return min(LEVELS - 1, max(0, int(share * LEVELS)))
 
 
@@ -169,6 +170,7 @@ def curve_point(start: Point, end: Point, share: float) -> Point:
 class _Taken:
     """What must not be written over, by height."""
 
+    # A large drawing has thousands of frames: each is compared with those at its height only.
     bands: dict[int, list[Frame]] = field(default_factory=dict)
 
     def add(self, frame: Frame) -> None:
@@ -187,6 +189,7 @@ def _taken(drawing: Drawing, links: Sequence[PlacedLink]) -> _Taken:
         taken.add(placed.frame)
     for box in drawing.boxes:
         frame = box.frame
+        # Of a box, only the title and the frame are in the way.
         taken.add(replace(frame, height=18.0))
         for edge in (frame.x, frame.right):
             taken.add(replace(frame, x=edge - 1, width=2.0))
@@ -225,6 +228,7 @@ def _along(way: Sequence[Point], *, is_beside: bool) -> Iterator[Frame]:
 
 
 def _free(link: PlacedLink, text: str, taken: _Taken) -> Figure | None:
+    # Room for any norm, so that equal modules look alike.
     width = max(text_width(text, FIGURE_FONT), _ROOM)
     for x, y in _candidates(link.ways[0]):
         for is_end in (False, True):

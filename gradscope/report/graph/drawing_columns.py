@@ -58,6 +58,7 @@ class _Layouts:
     def add(self, drawing: Drawing) -> int:
         """Return the number of the layout of a drawing."""
         frames = tuple(placed.frame for placed in drawing.vertices)
+        # In a drawing without boxes, a link is one line.
         ways = tuple((link.ways[0], _aside(link), link.figure) for link in drawing.links)
         number = self.numbers.setdefault((frames, ways), len(self.sizes))
         if number == len(self.sizes):

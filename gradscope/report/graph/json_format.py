@@ -70,6 +70,7 @@ def _depth(vertex: Vertex, context: _Context) -> int | None:
 
 
 def _module(vertex: Vertex, context: _Context) -> int | None:
+    # Without folded repeats, each box is of one module.
     return None if vertex.box is None else context[1].boxes[vertex.box].modules[0]
 
 

@@ -90,6 +90,7 @@ def exact_norms(norms: Span | None) -> str:
 
 def exact(value: float) -> str:
     """Return a number that reads back as the same."""
+    # `repr` gives `nan` and `inf`, which reports spell in another way.
     return figure(value) if value != value or abs(value) == float("inf") else repr(value)
 
 
@@ -191,6 +192,7 @@ def writing(vertex: Vertex) -> Writing:
     if vertex.kind == "parameter":
         known = norms_text(vertex.norms) if vertex.norms is not None else fate(vertex)
         name = shortened(vertex.name or vertex.label, 28)
+        # Nearly all parameters of a model have one dtype.
         dims = vertex.detail[vertex.detail.find("[") :]
         return Writing(name=name, detail=shortened(dims, 20), figure=known)
     name, detail = vertex_text(vertex, is_short=True)

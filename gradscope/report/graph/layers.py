@@ -86,11 +86,13 @@ def _forward_order(count: int, arcs: Sequence[Arc]) -> list[int]:
     below, above = _neighbours(count, arcs)
     waiting = [len(sources) for sources in above]
     ready = [item for item, sources in enumerate(waiting) if not sources]
+    # Of what is ready, the item that was recorded first comes next.
     heapify(ready)
     left = dict.fromkeys(range(count))
     order: list[int] = []
     while left:
         item = heappop(ready) if ready else _in_circle(left, above)
+        # An item of a circle is taken before it is ready, and becomes ready later.
         if item not in left:
             continue
         del left[item]
@@ -212,6 +214,7 @@ class _Layering:
 
     def _join(self, upper: int, lower: int, out: float, into: float) -> None:
         bends = (upper >= len(self.items)) + (lower >= len(self.items))
+        # A link is held straight most between bends, where it passes other items.
         weight = (4, 1, 8)[bends]
         self.segments[upper, lower, out, into] = Segment(
             upper=upper, lower=lower, out=out, into=into, weight=weight

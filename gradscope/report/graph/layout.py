@@ -209,6 +209,7 @@ class _Layout:
         source, target = frames[link.source], frames[link.target]
         if position in self.units.chip_links:
             level = source.y + source.height / 2
+            # Within the height of the operation, and off its round corners.
             reach = (max(target.y + 4.0, min(level, target.bottom - 4.0)), target.x)
             way = ((source.right, level), (reach[1], reach[0]))
             return PlacedLink(link=link, ways=(way,), is_back=False, is_beside=True)

@@ -125,6 +125,7 @@ def _whole(keys: Sequence[Hashable], found: _Pattern, start: int) -> Loop:
 def _incomplete(keys: Sequence[Hashable], pattern: Sequence[tuple[int, Hashable]]) -> list[int]:
     """Return the offsets of the entries that continue with a part of a pattern, in its order."""
     found: list[int] = []
+    # One iterator for all keys: it goes on behind the last match, so the order holds.
     left = iter(pattern)
     for key in keys:
         offset = next((at for at, known in left if known == key), None)

@@ -7,6 +7,7 @@ from gradscope.phrasing import printable
 from gradscope.report.graph.labels import box_title, link_label, vertex_label, vertex_state
 from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 
+# References of Mermaid begin with `#` in place of `&`.
 _NAMED = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
 _ACTIVE = re.compile(r"[^\w .,:()/=+'\-\[\]…—]")
 _BRACKETS = {
@@ -31,6 +32,7 @@ def render_mermaid(part: GraphPart) -> str:
         name = _class(vertex)
         if name is not None:
             classes.setdefault(name, []).append(f"n{vertex.index}")
+    # Mermaid styles links by their position alone.
     cuts = [str(position) for position, link in enumerate(part.links) if link.kind == "cut"]
     lines = [
         "flowchart TB",
@@ -73,5 +75,6 @@ def _link(link: Link) -> str:
 
 
 def _quoted(name: str) -> str:
+    # In one pass: otherwise the signs of references would be replaced, too.
     text = _ACTIVE.sub(lambda sign: _NAMED.get(sign[0], f"#{ord(sign[0])};"), printable(name))
     return f'"{text}"'

@@ -84,6 +84,7 @@ class _Insides:
         self.links = TensorLinks(self.report, self.view)
         self.maker = VertexMaker(self.report, self.view)
         for row in self.report.modules:
+            # Modules are listed after those around them.
             around = (WHOLE,) if row.parent is None else self.paths[row.parent]
             self.paths[row.index] = (*around, row.index)
         self._find_lists()
@@ -259,6 +260,7 @@ def inside_chart(report: Report) -> Chart | None:
     drawings = _outermost(every, report)
     tensors: dict[int, int] = {}
     for position, row in enumerate(report.tensors):
+        # A node with several outputs has several rows, of which the first is selected.
         tensors.setdefault(row.node, position)
     left_out = len(every) - len(drawings)
     return Chart(

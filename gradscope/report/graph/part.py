@@ -119,6 +119,7 @@ class _Part:
         links.add_tensors()
         boxes_of = {key: self._box(key) for key in members}
         behind = self._add_cuts(links, boxes_of)
+        # Cuts, and what lies outside, are vertices because of their links.
         for key in (*boxes_of, *links.keys()):
             members.setdefault(key, [])
         indices = {key: position for position, key in enumerate(members)}
@@ -165,6 +166,7 @@ class _Part:
         """Return the vertex that contains a node; None if the node is skipped or excluded."""
         home = module_of(self.view, node)
         if home is None:
+            # What no module has made is not in the chosen one.
             if self.options.module:
                 return None
         elif home not in self.inside:

@@ -126,6 +126,7 @@ class PartLinks:
             if source is None and target is None:
                 continue
             ends = _ends(source, target)
+            # What stays within a vertex is not drawn.
             if ends.source != ends.target or ends.kind == "next":
                 copy = (_copies(source), _copies(target))
                 refs = self.found.setdefault(ends, {}).setdefault(copy, {})

@@ -128,6 +128,7 @@ class _Writer:
         box, frame = placed.box, placed.frame
         group = SubElement(self.root, "g")
         add_title(group, box_text(box))
+        # Two frames behind it show that it stands for several.
         if box.copies > 1:
             for shift in (6.0, 3.0):
                 add_frame(group, frame.moved(shift, shift), "f-paper s-line", 7)
@@ -138,6 +139,7 @@ class _Writer:
         box, frame, words = placed.box, placed.frame, box_writing(placed.box)
         group = SubElement(self.root, "g")
         add_title(group, box_text(box))
+        # Links pass behind the title, which stays readable on a ground of its own.
         ground = Frame(x=frame.x + 6, y=frame.y + 4, width=title_width(box) - 12, height=16.0)
         add_frame(group, ground, "f-paper", 0)
         at = (frame.x + BOX_SIDE, frame.y + 16)

@@ -73,6 +73,7 @@ def style() -> str:
 
 _RULES = (
     'text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; }',
+    # SVG fills paths unless told otherwise.
     "path { fill: none; }",
     ".dashed { stroke-dasharray: 4 3; }",
     ".dotted { stroke-dasharray: 1 3; }",

@@ -134,6 +134,7 @@ class TensorLinks:
             stat = self.view.tensor_stats.get(ref)
             parameter = self.view.recording.nodes[ref.node].parameter
             gradient = stat.gradient if stat else None
+            # The gradient of a parameter is measured with the parameter, and not as a tensor's.
             if parameter is not None:
                 gradient = self.report.parameters[parameter].grad
             if gradient is not None:

@@ -76,6 +76,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
 def _in_order(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
     """Return the modules in the order of their first calls; uncalled modules come last."""
     first: dict[int, float] = {}
+    # The deepest first: the first call of a module may be one of a module in it.
     for row in sorted(rows, key=lambda row: -row.depth):
         call = min((call.index for call in row.calls), default=float("inf"))
         first[row.index] = min(first.get(row.index, call), call)
@@ -260,6 +261,7 @@ def _over_turns(view: StepView, turns: Mapping[int, Turn], page: Page) -> Iterat
         if turn is not None and stat.gradient is not None:
             found = norms.setdefault(turn.loop, {})
             found[turn.number] = max(found.get(turn.number, 0.0), stat.gradient.norm)
+    # Of loops with equally many turns, the first one is last here, and stays.
     longest = {len(found): found for _, found in sorted(norms.items(), reverse=True)}
     for count, found in longest.items():
         numbers = sorted(found)

@@ -64,6 +64,7 @@ class Units:
         targets = {link.target for link in self.part.links}
         for source, positions in out.items():
             link = self.part.links[positions[0]]
+            # A parameter that several operations use stands by itself.
             if len(positions) > 1 or source in targets:
                 continue
             if _is_beside(vertices[source], vertices[link.target], link):
@@ -114,6 +115,7 @@ def _column(vertices: Sequence[Vertex]) -> Unit:
     """Return parameters without links, one below the other."""
     sizes = [vertex_size(vertex) for vertex in vertices]
     width = max(size[0] for size in sizes)
+    # Parameters are equally tall.
     tall = sizes[0][1] + _CHIP_GAP
     columns = -(-len(vertices) // _COLUMN)
     whole = columns * (width + _CHIP_GAP) - _CHIP_GAP

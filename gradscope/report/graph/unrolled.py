@@ -57,6 +57,7 @@ def unrolled(nodes: Sequence[NodeRecord], around: Surroundings) -> dict[int, Tur
         first: dict[int, int] = {}
         for entry in loop:
             key, index = entries[entry.position]
+            # The key of an operation is a tuple, that of a module an index.
             if isinstance(key, tuple):
                 drawn = first.setdefault(entry.offset, index)
                 turns[index] = Turn(loop=number, node=drawn, number=entry.turn)

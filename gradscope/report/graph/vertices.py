@@ -186,6 +186,7 @@ def shortened_part(part: GraphPart, most: int) -> GraphPart:
         return part
     ports = [vertex for vertex in part.vertices if vertex.kind == "outside"]
     inner = [vertex for vertex in part.vertices if vertex.kind != "outside"]
+    # At least one vertex remains before the rest, and one behind it.
     kept = max(most - 1 - len(ports), 2)
     head, tail = kept - kept // 2, kept // 2
     middle = inner[head : len(inner) - tail]

@@ -95,6 +95,7 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         ("cut", "" if section.method is None else cut_text(section)),
         ("direction", direction_text(section)),
         ("rate", rate_text(section)),
+        # It stands among the warnings already.
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
         *(("right" if check.is_right else "wrong", check.text) for check in section.checks),
     )

@@ -20,8 +20,10 @@ _INTEGERS = ((1, "b", 2**7), (2, "h", 2**15), (4, "i", 2**31))
 def numbers(values: Iterable[float | None]) -> Json:
     """Return numbers exactly as they are."""
     given = list(values)
+    # A column of one number, as of a constant learning rate, needs no bytes a row.
     if len(given) > 1 and len({_identity(value) for value in given}) == 1:
         return {"same": _spelled(given[0]), "count": len(given)}
+    # Counts take one or two bytes each as integers, and eight as floats.
     if all(value is None or _is_index(value) for value in given):
         return positions(None if value is None else int(value) for value in given)
     return _floats("f8", "d", given)
@@ -34,6 +36,7 @@ def single_numbers(values: Iterable[float | None]) -> Json:
 
 def positions(values: Iterable[int | None]) -> Json:
     """Return integers from 0 to 2**31 - 1, such as indices in other columns."""
+    # A typed array has no null: no index is negative, so -1 stands for it.
     given = [-1 if value is None else value for value in values]
     return _integers(given)
 
@@ -46,6 +49,8 @@ def texts(values: Iterable[str | None]) -> Json:
 
 
 def _floats(name: str, code: str, given: Sequence[float | None]) -> dict[str, Json]:
+    # A typed array has no null, and NaN may be a number of the report: missing rows are listed
+    # apart.
     missing = [position for position, value in enumerate(given) if value is None]
     column: dict[str, Json] = {
         name: _base64(code, [math.nan if value is None else value for value in given])
@@ -80,11 +85,13 @@ def _rounded(value: float) -> float:
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
+        # struct refuses what a cast to float32 would make infinite.
         return math.copysign(math.inf, value)
 
 
 def _base64(code: str, values: Sequence[float] | Sequence[int]) -> str:
     packed = array(code, values)
+    # Typed arrays have the byte order of the machine, which is little endian wherever browsers run.
     if sys.byteorder == "big":
         packed.byteswap()
     return b64encode(packed.tobytes()).decode("ascii")

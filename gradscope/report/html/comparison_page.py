@@ -69,6 +69,7 @@ def render_comparison_html(
     ]
     if len(tabs) > 1:
         worse = {one.side for one in comparison.verdict.regressions}
+        # Where space is short, the sides that became worse keep their charts.
         urgency = [0, *(1 if position in worse else 2 for position in positions)]
         tabs = within(size_budget, [_overview(comparison), *tabs], urgency, _ALONE)
     return render_page(tabs, "gradscope compare", served)
@@ -184,6 +185,7 @@ def _cards(pair: Comparison) -> Iterator[FindingCard]:
         if finding is None:
             continue
         card = finding_card(finding, report, STANDINGS[standing])
+        # The page selects by the modules of the base, in its charts and tables.
         yield replace(card, module=module_of_finding(finding, base), is_mended=standing == "went")
 
 

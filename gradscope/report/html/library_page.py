@@ -63,8 +63,11 @@ def sparkline(losses: LossCourse | None) -> Sparkline | None:
             broken.append(x)
             paths.append([])
             continue
+        # A curve without any range lies in the middle.
         share = (value - low) / (high - low) if high > low else 0.5
+        # A pixel remains above and below, so that the stroke is not cut off.
         paths[-1].append(f"{x},{1 + (_HEIGHT - 2) * (1 - share):.1f}")
+    # A single number between two broken ones has no line.
     return Sparkline(
         paths=tuple(" ".join(path) for path in paths if len(path) > 1),
         broken=tuple(broken),

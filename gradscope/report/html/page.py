@@ -59,6 +59,7 @@ class Tab:
     """Columns of the modules' table: see `tabs.module_columns`."""
 
 
+# Tried here, so that a user who lacks one of them reads how to install it.
 try:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
@@ -97,7 +98,9 @@ SERVED_STYLE = "served/served"
 """Scripts and style of pages that a server keeps current."""
 
 _ASSETS = files("gradscope.report.html") / "assets"
+_COMMENTS = re.compile(r"^ *(?://.*|/\*[\s\S]*?\*/)\n", re.MULTILINE)
 _UNBROKEN = re.compile(r"--[a-z][a-z-]*(?: \d+| N\b)?|\d[\d.,]* %")
+# A name with `</script>` or `<!--` in it would end the element of the data, or hide its end.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
@@ -188,6 +191,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("gradscope.report.html"),
         autoescape=True,
+        # A misspelt name in a template raises; jinja would write nothing for it.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -201,6 +205,7 @@ def _environment() -> Environment:
 
 def embedded_json(value: Json) -> str:
     """Return JSON that nothing in an HTML page can take for markup."""
+    # JSON.parse refuses NaN, which Python would write otherwise.
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     for sign, escape in _ESCAPES.items():
         text = text.replace(sign, escape)
@@ -220,10 +225,13 @@ def _data(tab: Tab) -> dict[str, Json]:
 
 
 def _own(kind: str, names: Sequence[str]) -> str:
-    return "\n".join(_ASSETS.joinpath(f"{name}.{kind}").read_text("utf-8") for name in names)
+    """Return scripts or styles as one text, without the comments in lines of their own."""
+    texts = (_ASSETS.joinpath(f"{name}.{kind}").read_text("utf-8") for name in names)
+    return _COMMENTS.sub("", "\n".join(texts))
 
 
 def _own_script(further: Sequence[str]) -> str:
+    # The function keeps the names of the scripts out of the scope that they share with plotly.
     return f"(() => {{\n'use strict';\n{_own('js', (*SCRIPTS, *further))}\n}})();"
 
 

@@ -123,8 +123,10 @@ def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCar
     """Return a finding with its code and all that is known of it."""
     block = finding_block(finding, report, standing=mark)
     return FindingCard(
+        # `asdict` would turn the objects in the fields into dictionaries.
         **{field.name: getattr(block, field.name) for field in fields(block)},
         module=module_of_finding(finding, report),
+        # Only the page of a run has curves in which a step can be shown.
         step=finding.step if report.training_run is not None else None,
     )
 

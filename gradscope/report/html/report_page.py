@@ -99,6 +99,7 @@ _MOST = 6
 
 def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
     """Return the tab of a run, followed by those of its most relevant captured steps."""
+    # Captured steps share what the run itself leaves of the budget.
     (whole,) = within(SIZE_BUDGET, [run_tab(report, run, report.target.name)], [0], _ALONE)
     size_budget = SIZE_BUDGET - tab_size(whole)
     found: dict[int, Tab] = {}
@@ -227,6 +228,7 @@ def render_html(reports: Sequence[Report], served: Served | None = None) -> str:
     else:
         whole = [tab_of(report) for report in reports]
         tabs = (
+            # A single report keeps all its charts, however large: nothing else would show them.
             within(SIZE_BUDGET, whole, [0] * len(whole), _NO_OTHER_CONTROLS)
             if len(whole) > 1
             else whole

@@ -60,6 +60,7 @@ def tensor_table(report: Report) -> Chart | None:
     columns = (
         *word_column("tensor", "text", [made_by(row) for row in rows]),
         module_column("module", "name", "path"),
+        # Where every module is called once, the column would hold zeros alone.
         *(number_column("call", "count", calls, "counted from 0") if any(calls) else ()),
         *word_column("findings", "findings", _findings_of_tensors(report)),
         *word_column("shape", "text", [shape_text(row) for row in rows]),

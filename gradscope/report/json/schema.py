@@ -129,6 +129,7 @@ class _Definitions:
             return {"enum": [*parts, *([None] if is_nullable else [])]}
         if is_nullable and len(found) == 1 and "type" in found[0]:
             return {**found[0], "type": [found[0]["type"], "null"]}
+        # What stands beside a reference only narrows it, so null has to be a case of its own.
         return {"anyOf": [*found, *([{"type": "null"}] if is_nullable else [])]}
 
     def _reference(self, shape: type[Shape]) -> Object:

@@ -124,6 +124,7 @@ class Key:
         return INLINE in notes_of(self.kind)
 
 
+# To resolve the annotations of a shape takes longer than to write an object.
 _known: dict[type[Shape], tuple[Key, ...]] = {}
 
 
@@ -196,6 +197,7 @@ def _optional(members: Sequence[Write]) -> Write:
 
 def _items(write: Write) -> Write:
     def written(value: object, context: object) -> Json:
+        # Readers may be generators.
         assert isinstance(value, Sequence | Iterator)
         return [write(item, context) for item in value]
 

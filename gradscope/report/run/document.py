@@ -61,6 +61,7 @@ from gradscope.report.run.phrasing import (
 )
 from gradscope.report.strips import BROKEN, ZERO, Scale, StripLayout, module_layout, scale_of
 
+# A script may make an optimizer for each layer, or for each of thousands of tasks.
 _OPTIMIZERS_SHOWN = 4
 
 _PATTERNS_SHOWN = 5
@@ -108,6 +109,7 @@ def _resumptions(report: Report) -> str:
 
 
 def _models(report: Report) -> str:
+    # Losses and metrics are often modules too, but have no parameters.
     roots = [row for row in report.modules if row.parent is None and row.parameters]
     titles = Counter(
         f"{row.path} {row.class_name}" if row.path not in ("", row.class_name) else row.class_name
@@ -163,6 +165,7 @@ def run_sections(
 
 def _steps(report: Report, run: TrainingRun) -> Iterator[Inner]:
     drawn = of_each_optimizer(run)
+    # The window without a step tells what the run did last.
     shown = [item for turn, item in enumerate(drawn) if turn < _OPTIMIZERS_SHOWN or item[0] is None]
     for position, of_one in shown:
         if len(drawn) > 1 or position is None:

@@ -30,6 +30,7 @@ _COURSES_TOLD = 2
 
 def duration(seconds: float) -> str:
     """Return `0.42 s`, `12.3 s`, `3 min 12 s`, `2 h 05 min`."""
+    # 59.95 s would be rounded to 60 s, which is a minute.
     if seconds < _MINUTE - 0.05:
         return f"{seconds:.3g} s"
     whole = round(seconds)
@@ -99,6 +100,7 @@ def _parts(folds: Folds, told: Callable[[str], str]) -> list[str]:
     parts = [_fold(fold, told) for fold in folds]
     if len(parts) > _MOMENTS_SHOWN:
         hidden = len(parts) - _MOMENTS_SHOWN + 1
+        # The last part is the step of the optimizer.
         parts = [*parts[: _MOMENTS_SHOWN - 2], f"… {hidden:,} more", parts[-1]]
     return parts
 
@@ -194,6 +196,7 @@ def cost_text(cost: WatchCost) -> str:
         return text
     if cost.budget is None:
         return f"{text}; took {_percent(cost.share)} of the training time, without a budget"
+    # The first steps are watched before their cost is known.
     if cost.share > cost.budget:
         allowed = _percent(cost.budget)
         return f"{text}; took {cost.seconds:.2g} s in the first steps, then at most {allowed}"

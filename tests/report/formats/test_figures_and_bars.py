@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.folding import Span
-from gradscope.report.number_format import figure, short_count, span_figure
+from gradscope.report.number_format import figure, percent, short_count, span_figure
 from gradscope.report.page import ASCII, UNICODE
 from gradscope.report.strips import LogScale, axis, bar, sparkline
 
@@ -37,6 +37,22 @@ def test_figure(value, text):
 @given(st.floats(min_value=1e-40, max_value=1e38))
 def test_figure_is_within_half_of_the_third_digit(value):
     assert float(figure(value).replace(",", "")) == pytest.approx(value, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0 %"),
+        (1e-9, "0.01 %"),
+        (0.004, "0.4 %"),
+        (0.07, "7 %"),
+        (0.994, "99.4 %"),
+        (0.99999, "99.9 %"),
+        (1.0, "100 %"),
+    ],
+)
+def test_only_none_and_all_are_written_as_0_and_100_percent(share, text):
+    assert percent(share) == text
 
 
 @pytest.mark.parametrize(

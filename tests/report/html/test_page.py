@@ -4,6 +4,7 @@ import re
 import sys
 from base64 import b64encode
 from hashlib import sha256
+from importlib.resources import files
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +13,7 @@ from lxml import html
 
 from gradscope.errors import GradscopeError
 from gradscope.report.document import Fact
-from gradscope.report.html.page import Chart, Tab, embedded_json, render_page
+from gradscope.report.html.page import SCRIPTS, STYLES, Chart, Tab, embedded_json, render_page
 from gradscope.report.html.phrasing import FindingCard, PageTexts
 from gradscope.report.snippets import CodeLine, Label, Snippet
 
@@ -118,6 +119,17 @@ def test_a_page_without_plots_is_small_and_one_with_them_holds_plotly():
     assert len(render_page([tab()], "x")) < 150_000
     page = render_page([tab(charts=(plot,))], "x")
     assert "plotly.js" in page and len(page.encode()) < 5_200_000
+
+
+def test_a_page_holds_its_scripts_and_styles_without_their_comments():
+    assets = files("gradscope.report.html") / "assets"
+    page = render_page([tab()], "x")
+    for name in (*(f"{one}.js" for one in SCRIPTS), *(f"{one}.css" for one in STYLES)):
+        text = (assets / name).read_text("utf-8")
+        code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL) if name.endswith("css") else text
+        lines = [line for line in code.splitlines() if line.strip()]
+        assert all(line in page for line in lines if not line.lstrip().startswith("//"))
+    assert not re.search(r"^ *(//|/\*)", page, re.MULTILINE)
 
 
 def test_the_same_page_every_time():

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from gradscope.analysis.attention import logit_series
 from gradscope.recording.evidence.forward import LogitRecord
 from gradscope.recording.records import TensorRef
 from gradscope.rules.flow.logits_grow import LogitsGrow
@@ -87,3 +88,11 @@ def test_nan_and_few_steps_are_not_judged():
     assert not scores(1, 1, 2, 3, 60, math.nan)
     assert "fewer than" in found_by(LogitsGrow, with_captured([(0, attention(1.0))]), reason=True)
     assert "no softmax" in found_by(LogitsGrow, with_captured([]), reason=True)
+
+
+@pytest.mark.parametrize("calls", [(math.nan, 2.0), (2.0, math.nan)])
+def test_nan_of_one_call_in_a_step_is_kept(calls):
+    recording = with_captured((0, attention(largest)) for largest in calls)
+    (series,) = logit_series(recording)
+    (point,) = series.points
+    assert math.isnan(point.value)

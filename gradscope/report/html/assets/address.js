@@ -71,6 +71,7 @@ class Address {
     this.written = text;
     this.at = now;
     clearTimeout(this.timer);
+    // Browsers refuse a hundred changes of the address within seconds, as a held key makes them.
     if (isQuick) this.timer = setTimeout(() => history.replaceState(null, '', this.url()), ONE_ENTRY_MS);
     else history.pushState(null, '', this.url());
   }

@@ -6,11 +6,13 @@ const spelledCell = (value) => {
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 };
 
+// The standard of CSV, RFC 4180, ends lines so on every system.
 const csvText = ({ header, rows }) => [header, ...rows].map((row) => row.map(spelledCell).join(',')).join('\r\n');
 
 function save(blob, name) {
   const link = element('a', { href: URL.createObjectURL(blob), download: name });
   link.click();
+  // The browser reads the address only after the click.
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
@@ -83,6 +85,7 @@ async function rastered(svg, width, height) {
   const image = new Image();
   image.src = URL.createObjectURL(svg);
   await image.decode();
+  // Twice as many pixels as on the page remain sharp on fine screens and in print.
   const canvas = element('canvas', { width: 2 * width, height: 2 * height });
   canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
   URL.revokeObjectURL(image.src);
@@ -90,6 +93,7 @@ async function rastered(svg, width, height) {
 }
 
 async function imageOfPlot(plot, format) {
+  // The layout as given may lack a width, which plotly has measured.
   const { width, height } = plot._fullLayout;
   const layout = { ...plot.layout, paper_bgcolor: colour('paper') };
   const svg = await Plotly.toImage({ data: plot.data, layout }, { format: 'svg', width, height, imageDataOnly: true });
@@ -105,6 +109,7 @@ function imageOfGraph(svg, format) {
 // `painted` returns the chart of a section, drawn first where it is not yet.
 async function download(section, format, title, painted) {
   const chart = painted(section);
+  // The end of a long name says which chart it is.
   const name = `${title} ${section.dataset.chart}`.replace(/[^\p{L}\p{N}.]+/gu, '-').slice(-80);
   const blob = format === 'csv'
     ? new Blob([csvText(chart.table())], { type: 'text/csv;charset=utf-8' }) : await chart.image(format);

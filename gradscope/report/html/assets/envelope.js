@@ -41,6 +41,7 @@ function binned(entries, from, to) {
   for (const one of entries.slice(Math.max(before, 0), after + 1)) {
     if (one.isInside && width > 1) continue;
     const place = Math.floor((one.start + (one.size - 1) / 2 - from) / width);
+    // A missing number has a bin of its own, where the line breaks.
     if (last?.place !== place || one.mean === null || last.mean === null) {
       last = { ...one, place };
       bins.push(last);
@@ -90,6 +91,7 @@ function bandOf(trace, bins, place, isLog) {
     row = [];
   };
   for (const { start, end, mean, low, high } of bins.filter(({ isInside }) => !isInside)) {
+    // A logarithmic axis has no place for zero.
     const ends = { low: isLog && low <= 0 ? mean : low, high };
     if (mean === null || low === null) close();
     else row.push({ x: place(start - 0.5), ...ends }, { x: place(end - 0.5), ...ends });
@@ -113,6 +115,7 @@ function enveloped(figure, given, layout) {
     const timed = given.data[at].x.map((step, turn) => [step, trace.x[turn]]).filter(([, time]) => time !== null);
     const [plain, shown] = [timed.map(([step]) => step), timed.map(([, time]) => time)];
     const range = layout.xaxis.range.map((end) => (isOverSteps ? end : interpolated(shown, plain, end)));
+    // Kept, since every zoom asks for them.
     trace.meta.entries ??= entriesOf(trace.meta.envelope);
     const bins = binned(trace.meta.entries, ...range);
     const place = isOverSteps ? (step) => step : (step) => interpolated(plain, shown, step);

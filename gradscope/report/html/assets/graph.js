@@ -31,6 +31,7 @@ const spelled = (norm) => (norm === null ? 'not measured' : Number.isFinite(norm
 class NormScale {
   constructor(norms) {
     const known = norms.filter((norm) => Number.isFinite(norm) && norm > 0);
+    // Math.min with all of them as arguments could overflow the stack.
     this.low = known.reduce((one, other) => Math.min(one, other), Infinity);
     this.high = known.reduce((one, other) => Math.max(one, other), 0);
     const [first, last] = [Math.log10(this.low), Math.log10(this.high)];
@@ -132,6 +133,7 @@ class Plan {
     if (!this.drag) return;
     const [dx, dy] = [event.clientX - this.drag.x, event.clientY - this.drag.y];
     if (!this.drag.isMoved && Math.hypot(dx, dy) < 4) return;
+    // Captured from the start, a click would go to the drawing and not to the vertex.
     if (!this.drag.isMoved) this.svg.setPointerCapture(event.pointerId);
     this.drag.isMoved = true;
     this.svg.classList.add('dragged');

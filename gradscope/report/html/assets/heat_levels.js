@@ -6,6 +6,7 @@ const [ZERO, BROKEN, MISSING] = [0, 1, 2];
 const STATES = 3;
 
 // The numbers and the states of a level's rows, which the page holds as one code a cell.
+// Kept, since every zoom asks for them.
 const unpacked = new WeakMap();
 function cellsOf(level) {
   if (!unpacked.has(level)) {
@@ -85,6 +86,7 @@ function levelled(figure, finer, layout, tab) {
     if (!level || trace.type !== 'heatmap') return trace;
     const isShown = trace.visible !== false;
     const groups = groupsInView(level, ...range);
+    // Groups as wide as the columns of the figure would show nothing new.
     const isFiner = groups.size * (trace.x.length - 1) < level.edges.length - 1;
     if (isShown) widest = Math.max(widest, isFiner ? widthOf(level.edges, groups.size) : widthOf(trace.x, 1));
     if (!isFiner) return trace;

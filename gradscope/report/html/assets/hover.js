@@ -1,6 +1,7 @@
 // What is told of a mark that the mouse is over: the row of a table, a line a column.
 
 const LONGEST = 90;
+// Control signs, and those that turn the direction of text: a name could pass for another.
 const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u2028-\u202e\u2066-\u2069]/g;
 
 // A name as plotly, which reads tags, shows it as it is: on one line, and not too long.

@@ -11,6 +11,7 @@ class Slice {
     this.path = slice.querySelector('path.surface');
     this.text = slice.querySelector('text');
     const drawn = this.path.getAttribute('d');
+    // Plotly leaves a cell alone that did not change: its path is as it was moved here.
     if (drawn !== this.path.dataset.moved) this.path.dataset.given = drawn;
     const [x0, y0, x1, , , y1] = this.path.dataset.given.match(/-?\d[\d.e-]*/g).map(Number);
     Object.assign(this, { x0, y0, x1, y1 });

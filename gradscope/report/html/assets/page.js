@@ -43,6 +43,7 @@ const tabOf = (part) => tabs.find((tab) => tab.article.contains(part));
 function paintNext() {
   const section = waiting.shift();
   if (section?.isConnected) paint(tabOf(section), section);
+  // The timer runs once the frame is on the screen, which the next chart would delay.
   if (waiting.length) requestAnimationFrame(() => setTimeout(paintNext));
   else requestIdleCallback(paintRest);
 }
@@ -55,6 +56,7 @@ function paintRest() {
   requestIdleCallback(paintRest);
 }
 
+// By the margin, charts just below the window are painted before a reader gets there.
 const watcher = new IntersectionObserver((entries) => {
   const isIdle = !waiting.length;
   for (const entry of entries) {
@@ -183,6 +185,7 @@ const CLICKS = [
   ['.fix .copy', copyFix],
 ];
 
+// One listener also serves buttons that a newer page brings.
 document.addEventListener('click', (event) => {
   for (const [selector, act] of CLICKS) {
     const button = event.target.closest?.(selector);

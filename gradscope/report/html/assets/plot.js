@@ -88,6 +88,7 @@ function linked(point) {
     const value = column[point.pointNumber];
     if (value !== null && value !== undefined) change[name] = value;
   }
+  // Plotly tells a cell of a heatmap by its row and its column.
   if (Array.isArray(point.pointNumber)) {
     const [row, column] = point.pointNumber;
     for (const [name, column] of Object.entries(meta.rows ?? {})) {
@@ -339,13 +340,16 @@ painter('plot', (canvas, content, tab) => {
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
     // Plotly measures its width later, when the page is already printed.
     if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;
+    // With a revision that stays, plotly keeps what a reader has hidden or moved.
     layout.uirevision = 'kept';
     const histories = historyTraces(figure, tab);
     if (histories.length) layout.showlegend = true;
     shown = { ...figure, data: [...figure.data, ...histories] };
     const drawn = [...data, ...coloured(bands), ...histories, ...marks.traces()];
+    // `react` keeps the listeners of the plot that is there.
     return Plotly.react(plot, drawn.map(spelledOut), layout, { ...SETTINGS, ...content.settings });
   };
+  // A tree that was clicked has opened the cell already.
   let isOwn = false;
   const pick = (points) => {
     const change = points.map(linked).find((found) => Object.keys(found).length);
@@ -357,8 +361,10 @@ painter('plot', (canvas, content, tab) => {
   plot.on('plotly_click', (event) => pick(event.points));
   plot.on('plotly_relayout', (event) => {
     zoom.note(event, switches.shown(given).layout);
+    // Only what has levels of resolution depends on what is in view.
     if (remark.textContent) draw();
   });
+  // Plotly gives the levels their width again with each drawing, also after a resize.
   plot.on('plotly_afterplot', () => layOutIcicle(plot));
   layOutIcicle(plot);
   for (const type of TREES) plot.on(`plotly_${type}click`, (event) => tree.click(event.points[0], pick, draw));

@@ -93,6 +93,7 @@ class Tab {
     if (this.painted.has(name)) return;
     const { kind } = this.data.charts[name];
     const canvas = section.querySelector('.canvas');
+    // Noted before, so that a chart that cannot be drawn is not tried again and again.
     this.painted.set(name, {});
     const chart = painters.get(kind)(canvas, this.content(name), this) ?? {};
     this.painted.set(name, { ...chart, canvas });

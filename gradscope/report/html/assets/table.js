@@ -1,11 +1,13 @@
 // A table whose rows are sorted and filtered here; only those in view are in the document.
 
 const ROW_HEIGHT = 26;
+// Rows above and below the view, so that scrolling shows no gap.
 const BEYOND = 12;
 // On narrow screens a row is a card: words take a line each, numbers half of one.
 const NARROW = matchMedia('screen and (max-width: 620px)');
 const CARD_LINE = 22;
 const CARD_EDGE = 14;
+// A long table would print as hundreds of pages.
 const PRINTED = 2000;
 
 const KINDS = {
@@ -36,6 +38,7 @@ function rank(value) {
 }
 
 function compared(one, other, isNumber, direction) {
+  // Numbers in names count as numbers: `layers.9` precedes `layers.10`.
   if (!isNumber) return direction * String(one ?? '').localeCompare(String(other ?? ''), 'en', { numeric: true });
   const [first, second] = [rank(one), rank(other)];
   if (first[0] === 2 || second[0] === 2) return first[0] - second[0];
@@ -61,9 +64,11 @@ function comparison(word, columns) {
     && column.title.toLowerCase().replace(/\s/g, '').includes(parts[1]));
   if (!named.length) return null;
   const { values, kind } = named[0];
+  // Shares are written in percent, so `zero>50` means these.
   const limit = Number(wanted) / (kind === 'share' && Number(wanted) > 1 ? 100 : 1);
   const isMet = {
     '<': (value) => value < limit, '>': (value) => value > limit, '<=': (value) => value <= limit,
+    // Object.is, as NaN does not equal itself.
     '>=': (value) => value >= limit, '=': (value) => Object.is(value, limit) || value === limit,
   }[parts[2]];
   return (index) => values[index] !== null && isMet(values[index]);
@@ -178,6 +183,7 @@ class Rows {
 
   draw() {
     const isWhole = document.documentElement.classList.contains('printing');
+    // In a closed part it has no height: this is the largest that the style allows.
     const height = this.view.clientHeight || 560;
     const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / this.rowHeight) - BEYOND);
     const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / this.rowHeight) + 2 * BEYOND);
@@ -194,6 +200,7 @@ class Rows {
 
   space(rows) {
     const cell = element('td', { colSpan: this.columns.length });
+    // An empty row as high as all those left out keeps the length of the scroll bar.
     cell.style.height = `${rows * this.rowHeight}px`;
     return element('tr', { className: 'space', 'aria-hidden': 'true' }, cell);
   }
@@ -233,6 +240,7 @@ class Rows {
     if (this.tab.isInside(this.links.module?.[index])) made.classList.add('in');
     if (this.isChosen(index)) made.classList.add('chosen');
     made.dataset.index = index;
+    // Counted from 1, with the header.
     made.setAttribute('aria-rowindex', at + 2);
     return made;
   }
@@ -245,6 +253,7 @@ class Rows {
   choose(index) {
     const change = { parameter: null, tensor: null };
     for (const [name, column] of Object.entries(this.links)) change[name] = column[index];
+    // A clicked row is in view already.
     this.isOwn = true;
     this.tab.select(change);
     this.isOwn = false;

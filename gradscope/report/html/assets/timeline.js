@@ -72,6 +72,7 @@ class Timeline {
         (title) => element('th', { scope: 'col', textContent: title })))), this.body));
     this.canvas.append(this.list, bar, this.rows);
     this.canvas.addEventListener('keydown', (event) => this.move(event));
+    // A canvas stretches what is drawn on it: in a new size, it is drawn again.
     this.size = new ResizeObserver(() => this.drawStrips());
     this.size.observe(this.list);
   }

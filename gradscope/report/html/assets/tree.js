@@ -87,6 +87,7 @@ class Tree {
     const inside = this.cells.within(open, trace.meta.most);
     this.drawn = new Set(inside);
     const kept = [...this.cells.above(open), ...inside];
+    // To the value of a cell, plotly adds those of the cells in it that are drawn.
     const values = trace.values.map((value, at) => (
       this.cells.children[at].some((child) => this.drawn.has(child)) ? value : this.cells.totals[at]));
     return { ...ofCells({ ...full, values }, kept, trace.ids.length), level: trace.ids[open] };
@@ -99,6 +100,7 @@ class Tree {
     if (at === this.opened) this.opened = Math.max(this.cells.parents[at], this.cells.top);
     else if (this.cells.children[at].length) this.opened = at;
     draw();
+    // False keeps plotly from opening the cell in its own way.
     return false;
   }
 

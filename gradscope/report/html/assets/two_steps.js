@@ -84,6 +84,7 @@ class TwoSteps {
     [this.base.value, this.step.value] = steps;
     const columns = steps.map((one) => columnOf(heat.edges, one));
     const shown = columns.map(heat.columnName).join('\n');
+    // The table that is there keeps its filter, order and scroll.
     if (shown === this.shown) this.rows.show();
     else this.build(heat, columns);
     this.shown = shown;

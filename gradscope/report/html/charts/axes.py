@@ -40,6 +40,7 @@ def stacked(panels: Sequence[Panel], title: str) -> tuple[list[Json], dict[str, 
     top = whole
     for position, panel in enumerate(panels, start=1):
         axis = _axis(position)
+        # Rounding may leave a share outside of 0 to 1, which plotly ignores.
         domain = [max((top - panel.height) / whole, 0.0), min(top / whole, 1.0)]
         layout[f"yaxis{axis[1:]}"] = {**panel.axis, "domain": domain, "anchor": "x"}
         data += [{**trace, "xaxis": "x", "yaxis": axis} for trace in panel.traces]
@@ -66,6 +67,7 @@ def _band(axis: str, ends: tuple[float, float]) -> dict[str, Json]:
 
 
 def _axis(position: int) -> str:
+    # plotly numbers axes from the second on.
     return f"y{position if position > 1 else ''}"
 
 

@@ -59,6 +59,7 @@ def switch(names: Sequence[str], owners: Sequence[int], *, before: int = 0) -> T
         owners: By trace: which quantity it shows.
         before: Number of traces before these that are always shown.
     """
+    # None leaves a trace as it is.
     always: list[Json] = [None] * before
     return {
         "label": "colour",

@@ -227,6 +227,7 @@ def _limits_along(
     norms: Sequence[float], ends: tuple[float, float], told: Sequence[float]
 ) -> list[float]:
     """Return limits along a range: at each norm, as long as these are not many."""
+    # torch adds its epsilon to the norm: a step is clipped below this limit.
     kept = {norm + EPSILON for norm in norms} if len(norms) <= _STEPS else set()
     limits = {*spaced(*ends, _CURVE), *told, *kept}
     return [limit for limit in limits if ends[0] <= limit <= ends[1]]

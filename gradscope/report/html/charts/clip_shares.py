@@ -18,6 +18,7 @@ _PARTS = 6
 """Number of parameters of a module that are drawn separately; the others are merged."""
 _NAME = 44
 """Maximum length of a module's name in characters."""
+# They alternate, so that pieces beside each other differ.
 _SHADES = ("@series-0", "@series-4")
 
 
@@ -134,6 +135,7 @@ def _layer(
             "line": {"color": "@paper", "width": 1},
         },
         "text": [_tooltip(part, module) for _, module, part in rows],
+        # The text is for the pointer alone.
         "textposition": "none",
         "hovertemplate": "%{text}<extra></extra>",
         "meta": {"links": links},
@@ -175,6 +177,7 @@ def _layout(shown: Sequence[Contribution]) -> dict[str, Json]:
         "bargap": 0.25,
         "xaxis": {"tickformat": ".0%", "rangemode": "tozero", "side": "top"},
         "yaxis": {
+            # Plotly counts upwards, and the first module is on top.
             "range": [len(shown) - 0.5, -0.5],
             "tickvals": list(range(len(shown))),
             "ticktext": names,

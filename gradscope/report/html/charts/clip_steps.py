@@ -61,6 +61,8 @@ def drawn(points: Sequence[ClipPoint], most: int = _MOST) -> list[ClipPoint]:
     """
     if len(points) <= most:
         return list(points)
+    # A stretch keeps up to eight points: its ends, three extremes, and three norms without a
+    # logarithm.
     size = math.ceil(8 * len(points) / most)
     positions = sorted(
         position
@@ -103,6 +105,7 @@ def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
     if broken:
         yield Panel(height=0.3, traces=(_broken(broken),), axis=strip_axis("NaN, inf"))
     norms = [norm for point in points for norm in (point.norm, after_clip(point))]
+    # The axis leaves out NaN.
     axis = log_axis(norm_name(section), [*norms, _lasting_limit(section) or math.nan])
     yield Panel(height=2.6, traces=tuple(_norms(section, points)), axis=axis)
     zeros = [point for point in points if point.norm == 0]

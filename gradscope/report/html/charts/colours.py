@@ -70,6 +70,7 @@ class ColourScale:
     def letters(self, value: float) -> str:
         """Return the colour of letters that can be read on the colour of a number."""
         red, green, blue = _parts(self.colour(value))
+        # The weights of perceived brightness, from ITU-R BT.601.
         brightness = 0.299 * red + 0.587 * green + 0.114 * blue
         return "#ffffff" if brightness < _BRIGHT else "#10161d"
 
@@ -100,6 +101,7 @@ def _levels(values: Iterable[float | None]) -> list[float]:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Return the powers of ten within a range if there are some, otherwise its ends."""
+    # Rounding may have moved an end just past a power.
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     if last <= first:
         return [low, high]

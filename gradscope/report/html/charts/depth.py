@@ -63,6 +63,7 @@ def depth(report: Report) -> Chart | None:
     rows = max((flag.row + 1 for flag in raised), default=0)
     broken = ["NaN, inf"] * ("broken" in states)
     strips = Strips(
+        # Findings may take several rows, of which one has the title.
         above=(*broken, *[""] * (rows - 1), *["findings"] * bool(rows)),
         below=tuple(title for state, title, _ in _BELOW if state in states),
     )
@@ -144,6 +145,7 @@ def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
             "y": _values(marks, "norm"),
             "line": {"color": "@series-0", "width": 2},
             "marker": {"color": "@series-0", "size": 7},
+            # The marks of the tensors tell the same.
             "hoverinfo": "skip",
         },
         patches={"rms": {"y": _values(marks, "rms")}, **_HIDDEN},
@@ -214,6 +216,8 @@ def _choices(traces: Sequence[Trace], marks: Sequence[Mark]) -> list[Json]:
             "layout": {
                 "yaxis": {
                     "title": {"text": title},
+                    # Plotly keeps a reader's zoom while this stays the same: measures have other
+                    # ranges.
                     "uirevision": measure,
                     **_ticks(spans[measure]),
                 }

@@ -191,6 +191,7 @@ def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) 
         "range": ends if is_upwards else ends[::-1],
         "tickvals": list(range(len(titles))),
         "ticktext": list(titles),
+        # A strip has nothing to zoom.
         "fixedrange": True,
         "zeroline": False,
         "showgrid": True,
@@ -228,6 +229,7 @@ def depth_layout(
             "ticktext": [run_name(run, report) for run in named],
             "title": {"text": "forward: from the input to the loss →"},
         },
+        # Every second stretch has a band, so that neighbours differ.
         "shapes": [_band(run) for run in runs[::2]],
     }
 

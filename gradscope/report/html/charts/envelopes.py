@@ -44,6 +44,7 @@ def envelope(
         return None
     entries = [Entry(step, 1, value, value, value) for step, value in points]
     entries += (_of_span(span) for span in spans)
+    # By their middles, and single steps before a summary that has them too.
     entries.sort(key=lambda one: (one.first + one.count / 2, one.count))
     return _columns(_joined(entries, _ROOM // max(curves, 1)))
 

@@ -154,6 +154,7 @@ class ForwardOrder:
         for edge in recording.edges:
             parameter, user = recording.nodes[edge.target].parameter, recording.nodes[edge.source]
             if parameter is not None and user.graph == graph:
+                # The operation may have no row, as a view has none: the next tensor stands for it.
                 at = min(bisect_left(made, created(user)), len(made) - 1)
                 found[parameter] = min(at, found.get(parameter, at))
         return found

@@ -315,6 +315,7 @@ def marks_on_rows(
     owners = {parameter: position for position, row in enumerate(rows) for parameter in row.held}
     indices = {alias: row.index for row in report.parameters for alias in (row.name, *row.aliases)}
     marks = []
+    # The worst come last, and are drawn on top.
     for finding in reversed(report.findings):
         about = {owners[indices[name]] for name in finding.parameters if name in indices}
         # A finding about every row distinguishes none.
@@ -343,6 +344,7 @@ def marks_on_rows(
                 "module": positions(rows[position].module for _, position in marks),
                 "parameter": positions(rows[position].parameter for _, position in marks),
             },
+            # The band of a selected row shows the selection, and no ring.
             "under": True,
         },
     }

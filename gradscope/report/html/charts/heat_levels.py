@@ -28,6 +28,7 @@ _FINEST = 2**15 - 1 - _STATES
 def width_of(rows: Sequence[HeatRow]) -> int:
     """Return the largest number of columns that there is room for, with those of finer levels."""
     width = min(_CELLS // max(len(rows), 1), _COLUMNS)
+    # Columns less than twice as fine are not worth their bytes.
     return WIDTH if width < 2 * WIDTH else width
 
 

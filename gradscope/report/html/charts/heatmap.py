@@ -141,6 +141,7 @@ def _traces(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Itera
     }
     states = (*_STATES, _NO_GRADIENT) if heat.quantity == "gradient" else _STATES
     for state in states:
+        # A trace for each state that occurs: the legend names no other.
         if any(state.holds(cell) for line in heat.cells for cell in line.values()):
             yield _state_trace(state, heat, base, _meta(heat, rows))
 
@@ -154,6 +155,7 @@ def _state_trace(state: _State, heat: Heat, base: Trace, meta: Trace) -> Trace:
         for line in heat.cells
     )
     found = state_trace(base, name, cells, state.color, meta, f"%{{text}}<br>{name}")
+    # The bands of the selection are drawn once, for the trace of the numbers.
     return {**found, "meta": {**meta, "under": True, "state": state.index}}
 
 
@@ -162,7 +164,9 @@ def _base(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Trace:
         "type": "heatmap",
         "x": edges(heat),
         "y": list(labels),
+        # A gap has nothing to tell.
         "hoverongaps": False,
+        # Between very many rows, gaps would take more room than these.
         "ygap": 1 if len(rows) <= _MARKED else 0,
     }
 

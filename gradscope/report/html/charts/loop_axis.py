@@ -41,6 +41,7 @@ def _ticks(loop: Loop, positions: Sequence[int], share: float) -> Iterator[tuple
 def _spacing(turns: int, ticks: int) -> int:
     """Return a round number of turns from one tick to the next."""
     least = turns / ticks
+    # A tick is at a whole turn.
     power: int = 10 ** max(0, math.floor(math.log10(least)))
     return next(power * one for one in (1, 2, 5, 10) if power * one >= least)
 

@@ -66,6 +66,7 @@ def _drawn(rows: Sequence[Octaves]) -> Sequence[Octaves]:
     """Return all rows; of too many, those of matrices, or some of these."""
     if len(rows) <= MOST_ROWS:
         return rows
+    # Biases and the weights of normalisations have few elements.
     matrices = [one for one in rows if len(one.row.shape) > 1] or rows
     return matrices[:: math.ceil(len(matrices) / MOST_ROWS)]
 

@@ -197,11 +197,13 @@ def leaf_count(cells: Sequence[Cell]) -> int:
 def areas(cells: Sequence[Cell], area: Area) -> list[float]:
     """Return the area of each cell besides its children."""
     parents = {cell.parent for cell in cells}
+    # A bool counts as 1 for each cell with parameters.
     own: Callable[[int], float] = {"root": math.sqrt, "parameters": float, "equal": bool}[area]
     found = [own(cell.own_numel) for cell in cells]
     leaves = leaf_count(cells)
     legible = min(_LEGIBLE, _LEGIBLE_TOGETHER / leaves) if area == "root" and leaves else _FLOOR
     whole = sum(found)
+    # Without any parameters, cells are equal.
     least = [whole * (legible if cell.own_numel else _FLOOR) or 1.0 for cell in cells]
     return [
         max(value, floor) if cell.key not in parents else value

@@ -208,6 +208,7 @@ def _tree(
         "level": _opened(cells),
         "labels": texts(cell.name for cell in cells),
         "values": single_numbers(areas(cells, "root")),
+        # A value is a cell's own area: plotly adds those of the cells inside.
         "branchvalues": "remainder",
         "sort": False,
         "texttemplate": "%{label}  %{text}",
@@ -251,6 +252,7 @@ def _scale(coloured: _Coloured) -> dict[str, Json]:
     return {
         "type": "scatter",
         "mode": "markers",
+        # Plotly drops a trace of no points, and its colour bar.
         "x": [None, None],
         "y": [None, None],
         "hoverinfo": "skip",

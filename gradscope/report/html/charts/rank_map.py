@@ -89,6 +89,7 @@ def _traces(
         "ygap": 1 if len(labels) <= _GAPS else 0,
     }
     broken = [[not (cell is None or math.isfinite(cell)) for cell in row] for row in cells]
+    # Losses may be negative, norms are not.
     drawn = logarithm if is_logarithm else finite
     shown = f"%{{{'customdata' if is_logarithm else 'z'}:figure}}"
     ends = colour_axis(known, name) if is_logarithm else _linear_axis(known, name)
@@ -181,6 +182,7 @@ def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
 
 
 def _cells(row: RankRow, report: Report) -> Iterator[SummaryCell]:
+    # One host for all ranks tells nothing.
     host = "" if report.job is None or len({one.host for one in report.job.rows}) == 1 else row.host
     at = f" at {shown_site(row.site, report.target.root)}" if row.site is not None else ""
     is_fine = row.state == "finished"

@@ -86,6 +86,7 @@ def mark_panel(rows: Sequence[MarkRow], height: float) -> Panel:
         traces=tuple(_trace(row, tick) for row, tick in zip(rows, ticks, strict=True)),
         axis={
             "range": [-0.6, len(rows) - 0.4],
+            # All marks of a row have one height: there is nothing to zoom.
             "fixedrange": True,
             "tickvals": list(ticks),
             "ticktext": [row.name for row in rows],
@@ -116,6 +117,7 @@ def _trace(row: MarkRow, tick: int) -> dict[str, Json]:
                 "step": positions(mark.step for mark in marks),
                 "module": positions(mark.module for mark in marks),
             },
+            # The line of the selected step shows the selection, and no ring.
             "under": True,
         },
     }
@@ -123,6 +125,7 @@ def _trace(row: MarkRow, tick: int) -> dict[str, Json]:
 
 def _colors(marks: Sequence[StepMark]) -> Json:
     colors = [mark.color for mark in marks]
+    # A list of equal colours would only make the page larger.
     return colors[0] if len(set(colors)) == 1 else colors
 
 
@@ -145,6 +148,7 @@ def _value_rows(measured: Measured) -> Iterator[MarkRow]:
         broken = [step for step, value in known.items() if not math.isfinite(value)]
         zeros = [step for step, value in known.items() if value == 0]
 
+        # Defaults keep the values of this turn of the loop.
         def told(step: int, name: str = name, known: dict[int, float] = known) -> str:
             return f"{name} {_spelled(known[step])}"
 

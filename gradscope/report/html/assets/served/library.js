@@ -38,6 +38,7 @@ function showAges() {
   }
 }
 
+// Newer rows replace these: the listener is on what stays.
 document.addEventListener('click', (event) => {
   const button = event.target.closest?.('.pair .select');
   if (button) {

@@ -54,6 +54,7 @@ function updateCharts(tab, names) {
 // What is at the top of the window, and where: it stays there while parts above it change.
 function anchored() {
   const found = [...current.article.querySelectorAll('.canvas, .finding, .head, .summary')]
+    // What lies higher is below the bar.
     .find((one) => one.getBoundingClientRect().bottom > 60);
   if (!found || scrollY === 0) return null;
   const section = found.closest('[data-chart]');
@@ -63,6 +64,7 @@ function anchored() {
 function restore(anchor, top) {
   const section = anchor?.name && current.article.querySelector(`[data-chart="${anchor.name}"]`);
   const by = section ? section.getBoundingClientRect().top - anchor.top : top - scrollY;
+  // The style asks for smooth scrolling, which would show the jump.
   if (by) scrollBy({ top: by, behavior: 'instant' });
 }
 
@@ -95,6 +97,7 @@ function renew(next) {
   const pinned = pin.index === null ? null : tabs[pin.index];
   const [anchor, top, focused] = [anchored(), scrollY, document.activeElement];
   const scrolled = [...document.querySelectorAll(SCROLLED)].map((one) => [one, one.scrollTop, one.scrollLeft]);
+  // Meanwhile nothing is written to the address, which `follow` reads at the end.
   isFollowing = true;
   const changed = [];
   const newer = panels.map((panel, index) => {

@@ -10,6 +10,7 @@ class Following {
     for (const end of ['pointerup', 'pointercancel']) {
       document.addEventListener(end, () => {
         this.isHeld = false;
+        // The click that follows needs its target still in the page.
         setTimeout(() => this.refresh());
       }, true);
     }

@@ -164,6 +164,7 @@ def _strip(curve: SideCurve, position: int) -> Trace:
         "y": numbers([0.5] * len(steps)),
         "marker": {
             "color": _color(position),
+            # Many crosses beside each other would run together.
             "symbol": "x" if len(points) <= _MARKED else "line-ns-open",
             "size": 8,
         },

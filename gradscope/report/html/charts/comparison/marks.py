@@ -183,6 +183,7 @@ def marks(rows: Sequence[PairRow]) -> Trace:
         "marker": {
             "color": color_of(change),
             "size": 9 if is_worse else 7,
+            # Shapes tell them apart without the colours.
             "symbol": "diamond" if is_worse else "circle",
             "opacity": 0.85,
         },

@@ -135,6 +135,7 @@ def _band(ends: tuple[float, float], tolerance: float) -> list[Json]:
     low, high = 10 ** ends[0], 10 ** ends[1]
     up = 1 + tolerance
     path = [(low, low / up), (high, high / up), (high, high * up), (low, low * up)]
+    # plotly reads a path as text, in which small norms need every digit.
     corners = " L ".join(f"{x!r},{y!r}" for x, y in path)
     return [
         {

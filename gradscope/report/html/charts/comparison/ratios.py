@@ -116,6 +116,7 @@ def compared_ratios(
     if not panels:
         return None
     data, layout = stacked(panels, "")
+    # The axis stands below the lowest panel.
     anchor = f"y{len(panels) if len(panels) > 1 else ''}"
     layout |= {"meta": {}, "xaxis": {**_parts_axis(rows), "anchor": anchor}}
     base, other = sides
