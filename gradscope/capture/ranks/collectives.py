@@ -166,6 +166,7 @@ class Collectives:
         for tensor in several:
             if isinstance(tensor, Tensor):
                 operation = args[1] if len(args) > 1 else kwargs.get("op", "SUM")
+                # The text of `ReduceOp.SUM` is `RedOpType.SUM`.
                 operation = str(operation).rpartition(".")[2]
                 self._changed(name, tensor, operation, frame)
                 if name == "all_reduce" and operation == "SUM" and tensor.numel() == 1:
@@ -220,6 +221,7 @@ class Collectives:
     def _sums_again(self, tensor: Tensor, frame: FrameType) -> None:
         """Note a second sum of a gradient, to which nothing but a backward was added since."""
         known = self.window.sums.get(_address(tensor))
+        # Another tensor may have been given the address since.
         is_later = known is not None and known[0]() is tensor and known[2] < self._backwards
         # A division, or a gradient set to zero, would have changed it as well.
         if known is not None and is_later and tensor._version == known[1] + 1:
@@ -233,6 +235,7 @@ class Collectives:
         if is_sum and tensor.numel() > 1 and tensor.is_floating_point():
             self._sums_again(tensor, frame)
         if node is not None and (number := created(node)) is not None:
+            # A number and no node: a node would keep the memory of the forward alive.
             self._waiting[number] = (self._site(frame), tensor.numel() == 1, name)
         elif not tensor.is_floating_point() or tensor.numel() == 1:
             return
@@ -296,6 +299,7 @@ class Collectives:
             return
         if self._gradients is None:
             return
+        # A flat tensor has no owner, and is known by its size alone.
         if self._gradients.get(_address(tensor), tensor.numel()) == last[1]:
             self.window.last = (last[0], last[1], norms([tensor])[0], last[3])
 

@@ -83,6 +83,7 @@ class Assembler:
 
     def skip(self, what: str, reason: str) -> None:
         """Record what could not be measured."""
+        # Steps repeat the same reason, and the report shows it once.
         note = Skipped(what=what, reason=reason)
         if note not in self._skipped:
             self._skipped.append(note)

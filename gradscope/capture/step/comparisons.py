@@ -102,6 +102,7 @@ class ComparisonObserver(Observer):
         if operands is None or len(self.comparisons) == MOST_COMPARISONS:
             return False
         left, right = operands
+        # The shape of a nested tensor has no plain numbers.
         if left.is_nested or right.is_nested:
             return False
         return name not in _PASSED_ON or grow_both(left.shape, right.shape)

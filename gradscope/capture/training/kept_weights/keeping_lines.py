@@ -24,6 +24,7 @@ def keeping_line(line: Line) -> tuple[Line | None, str]:
     if statement is None:
         return None, ""
     name = _kept(statement)
+    # A loop's variable is no place to keep tensors: what it goes over is.
     if isinstance(name, ast.Name):
         name = _iterated(file, line.number, name.id) or name
     if name is None:

@@ -130,6 +130,7 @@ class Pace:
         else:
             self.budget.step_ended(kind)
         self.steps += 1
+        # A captured step costs far more than its norms.
         self.measures = self._is_measured() or (is_captured and self._every is None)
         self._forced = max(0, self._forced - 1)
         may_repeat &= self.repeats_steps and not (self.measures or is_captured)
@@ -249,6 +250,7 @@ class Pace:
 
     def in_use(self) -> set[int]:
         """Return the recorded steps that repeated ones may refer to from now on."""
+        # Thinning a long recording must leave the steps that others refer to.
         return self.patterns.steps() | set(self._sources)
 
     def cost(self) -> WatchCost:
