@@ -37,6 +37,7 @@ def probe_path_cuts(context: ProbeContext) -> str | None:
     }
     left, found = _MOST_NODES, 0
     for cut in context.capture.cuts.cuts:
+        # Most cuts, such as those of logging, lead nowhere near the loss.
         joins, read_into = within(cut.joins, nodes), within(cut.read_into, nodes)
         if not (joins or read_into):
             continue

@@ -227,11 +227,13 @@ class OriginTracker(OperationMode):
         scores = self._given[0].tensor
         if not isinstance(dim, int) or not scores.dim():
             return 0
+        # A softmax of a row that is masked as a whole divides 0 by 0.
         return int((scores == -math.inf).all(dim=dim).sum())
 
 
 def storage_of(tensor: Tensor) -> int:
     """Return the address of the storage that views share."""
+    # The address of the storage object, not of its memory, which is 0 for all empty tensors.
     position: int = tensor.untyped_storage()._cdata
     return position
 
@@ -283,6 +285,7 @@ def probe_nonfinite(context: ProbeContext) -> str | None:
     sources = _sources(context)
     mode = OriginTracker(by_storage(sources).get)
     positions = run_again(context, mode)
+    # The forward cannot run again, but NaN in weights or data needs no forward to be seen.
     if isinstance(positions, str):
         for origin in _there_before(sources):
             of_loss = origin.index if _loss_is_broken(context) else None
