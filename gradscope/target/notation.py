@@ -98,6 +98,7 @@ def parse_target(text: str) -> TargetSpec:
     Raises:
         GradscopeError: The text after the separator is no EXPR.
     """
+    # A file name may contain a colon.
     if exists(Path(text)):
         return TargetSpec(text=text, location=text, expression=None)
     separators = [

@@ -72,6 +72,7 @@ def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
     Raises:
         GradscopeError: The shapes differ.
     """
+    # torch would broadcast them, and only warn.
     if output.shape != target.shape:
         raise GradscopeError(
             "--loss mse needs output and target of the same shape",
@@ -289,6 +290,7 @@ class OwnLoss:
                 "and no loss was found",
                 help="--loss cross-entropy, or in the file: def loss_fn(output, batch): ...",
             )
+        # Once more: only a guessed loss uses what the model leaves of the batch.
         with_target = divide_batch(batch, signature, _TARGET)
         guess = guess_loss(
             trainable,

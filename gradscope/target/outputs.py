@@ -79,6 +79,7 @@ def own_loss(output: object) -> NamedTensor | None:
     scalars = _scalars(output)
     if len(scalars) > 1 or (scalars and _are_losses(scalars)):
         return _combined(scalars)
+    # A scalar of a dict has a name, and that name is not `loss`.
     may_hold_loss = isinstance(output, torch.Tensor | tuple | list)
     return scalars[0] if may_hold_loss and scalars else None
 

@@ -68,6 +68,7 @@ def initial_states(model: nn.Module, rows: int) -> Iterator[InitialState]:
         given = (rows,) if can_take(signature_of(method), 1) else ()
         try:
             with (
+                # No devices: their states would initialize CUDA.
                 torch.random.fork_rng(devices=[]),
                 torch.no_grad(),
                 UserCode("the state is not made"),
@@ -212,6 +213,7 @@ def _first_specs(
 ) -> Iterator[str]:
     tokens = [layer for layer in layers if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
     is_tokens = any(part in names[0] for part in _TOKEN_PARTS)
+    # A name such as `input_ids` says more than the order of registration.
     ordered = [*tokens, *layers] if is_tokens else layers
     seen = set()
     for layer in dict.fromkeys(ordered[:_LAYERS]):
@@ -219,6 +221,7 @@ def _first_specs(
             if spec not in seen:
                 seen.add(spec)
                 yield spec
+    # For models of bare parameters, whose matrices have a dimension of features.
     for parameter in islice((p for p in members.parameters(model) if p.dim() == 2), 2):
         yield from (f"8,{size}" for size in parameter.shape)
 
@@ -283,6 +286,7 @@ class _Trial:
         self._signature = forward_signature(model)
         try:
             with UserCode("the model cannot be copied"):
+                # A forward may change buffers, or count its calls.
                 self.model: nn.Module | None = copy.deepcopy(model)
         except GradscopeError:
             self.model = None  # forwards of the model itself could change it
@@ -311,6 +315,7 @@ class _Trial:
 
 @contextmanager
 def _same_random_state() -> Iterator[None]:
+    # `fork_rng` covers torch's generators only.
     before = random.getstate()
     with torch.random.fork_rng(devices=[]):
         try:
