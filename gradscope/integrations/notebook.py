@@ -15,6 +15,7 @@ from gradscope.session.watching import Watch, watch
 
 class _Options(ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        # `ArgumentParser` would end the kernel.
         raise UsageError(f"%%gradscope: {message}\n{self.format_usage()}")
 
 
@@ -72,7 +73,9 @@ def _run(shell: Any, cell: str) -> object:  # noqa: ANN401
     number = len(shell.history_manager.input_hist_raw) - 1  # `execution_count` may be the next one
     file = shell.compile.cache(source, number, raw_code=source)
     tree = ast.parse(source, file)
+    # Run apart, because `exec` gives no value.
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    # Not `run_cell`, which would record the cell in the history a second time.
     names: dict[str, Any] = shell.user_ns
     exec(shell.compile(tree, file, "exec"), names)
     if not isinstance(last, ast.Expr):

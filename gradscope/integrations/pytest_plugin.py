@@ -189,6 +189,7 @@ def _marked(item: pytest.Item) -> MarkerOptions:
     """Return the options of a test's markers; for each key, the innermost marker wins."""
     options: MarkerOptions = {}
     for mark in item.iter_markers(_MARKER):
+        # `iter_markers` begins with the innermost marker.
         options = {**mark.kwargs, **options}  # type: ignore[typeddict-item]
     return options
 
@@ -244,12 +245,14 @@ def pytest_runtest_makereport(
     """Fail a marked test that passed without a check, and add its checks to the report."""
     report = yield
     watched = _watched(item)
+    # A report of a subtest: the body may still make its check.
     if watched.is_running:
         return report
     # It wraps pytest's xfail plugin: a test without a check neither failed nor passed as expected.
     if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
         report.outcome = "failed"
         report.longrepr = _failure(item, ": ".join(reason))
+        # pytest would show the failure as an expected one.
         vars(report).pop("wasxfail", None)
         vars(report)[Summary.BLINDNESS] = reason[0]
     if watched.unreported and item.config.getoption("--gradscope"):
@@ -294,6 +297,7 @@ def _is_bound(item: pytest.Item, watched: _Watched) -> bool:
 
 def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
     """Return what pytest shows for a test that the plugin failed."""
+    # Raised and caught, because pytest formats exceptions with a traceback only.
     with pytest.raises(pytest.fail.Exception) as caught:
         pytest.fail(f"{item.name} {reason}", pytrace=False)
     return item.repr_failure(caught)

@@ -46,11 +46,13 @@ class SavedRecording:
         """
         suffix = save.suffix if rank is None else f".rank{rank}{save.suffix}"
         latest, free, number = None, save.with_name(f"{save.stem}{suffix}"), 1
+        # Never overwritten: a long training may be in the file.
         while free.exists():
             number += 1
             latest, free = free, save.with_name(f"{save.stem}-{number}{suffix}")
         if latest is None or not is_resumed:
             return cls(file=free, rank=rank)
+        # A killed training has left its part beside the file.
         absorb_continuation(latest)
         remove_recording(continuation_of(latest))
         return cls(file=latest, rank=rank, is_continued=True)
@@ -97,6 +99,7 @@ class SavedRecording:
                     missing[rank] = other
                 else:
                     found[rank] = other
+            # Ranks on other hosts write elsewhere: waiting would not bring their files.
             if time.monotonic() > until or not all(files[rank].exists() for rank in files):
                 break
             time.sleep(_PAUSE)

@@ -166,6 +166,7 @@ class TrainerWatch:
             gradient_storage=GradientStorage(),
             settings=self._options.settings,
         ).start()
+        # The first seconds have too few steps to judge.
         self._judgements.postpone()
         if self._watch.is_recording:
             self._metrics = LiveMetrics(self._watch.path)
@@ -184,6 +185,7 @@ class TrainerWatch:
         if watch is None or saved is None or not watch.is_recording or watch.steps:
             return
         self.stop()
+        # It was begun for a new training, and has no step.
         remove_recording(saved.file)
         self.start(None, None, frame, rank=rank, is_resumed=True)
         self.continue_at(step)
@@ -233,6 +235,7 @@ class TrainerWatch:
         watch = self._watch
         if watch is None or not watch.is_recording:
             return {}
+        # Before the stop: afterwards nothing is read any more.
         values = self.metrics()
         self.stop()
         if is_off():

@@ -96,10 +96,12 @@ class GradscopeCallback(TrainerCallback):
         """Send metrics to the trainer's trackers, with the step as the trainer counts it."""
         if not values:
             return
+        # The trainer has added its own logs before it calls back: these would be missing.
         state.log_history.append({**values, "epoch": state.epoch, "step": state.global_step})
         self._is_logging = True
         try:
             for one in self._others:
+                # A copy for each: a tracker may change the logs that it gets.
                 one.on_log(args, state, control, **{**given, "logs": dict(values)})
         finally:
             self._is_logging = False

@@ -96,5 +96,6 @@ def _expected(declared: Declaration, value: object) -> str | None:
     least = declared.minimum
     assert declared.kind is int
     assert least is not None
+    # `True` is an `int` in Python.
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return None if is_number and value >= least else f"{least} or more"  # type: ignore[operator]

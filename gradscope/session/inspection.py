@@ -128,13 +128,16 @@ def record(
         if trial.clipping is None
         else ClipProbe(named.parameters, trial.clipping.with_own_norm(target.clip_grad_norm)),
     )
+    # The forward may hold a loss with weights and buffers of its own.
     state = preserved(target.model, target.optimizer, target.batch, target.forward)
     with shown_at_users_lines(), state:
         try:
             set_learning_rate(tried, trial)
             described = watch.run(trial)
         finally:
+            # Also after an exception: the script may go on with these objects.
             watch.put_back_gradients()
+            # A loader's workers would stay until the end of the process.
             target.batches.close()
     return assembler.finish(described)
 
@@ -205,6 +208,7 @@ class _Watch:
             self._assembler.keep_gradients(trial.keep_gradients)
         run_probes(self._context(step, trial), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
+        # After the probes, which need the weights that made the gradients.
         updates = self._step() if wants_steps else None
         self._assembler.add_step(
             "step",

@@ -118,9 +118,11 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     names = (log,) if isinstance(log, str) else tuple(log or ())
     for name in names:
         check_log(name)
+    # The caller's frame has the script's names for the model and the optimizer.
     frame = sys._getframe(1)
     file = None if save is None else Path(save).absolute()
     if file is not None and not is_off():
+        # Already here, so that a mistake shows before the training is set up.
         check_free(file, force=force)
     given = given_by(model, optimizer, frame)
     return Watch(
@@ -263,6 +265,7 @@ class Watch:
         if self._file is not None:
             check_free(self._file, force=self._force)
             self._file.unlink(missing_ok=True)
+            # SQLite would replay the old write-ahead log into the new file.
             remove_logs(self._file)
         self._training.start()
         self._state = "watching"
@@ -290,6 +293,7 @@ class Watch:
             GradscopeError: Nothing was recorded yet.
         """
         now = (self._state, self.steps)
+        # Judging takes seconds, and a notebook shows a report more than once.
         if self._last is None or self._last[0] != now:
             self._training.flush()
             recording = self._recording()
@@ -360,6 +364,7 @@ def _tell(reason: str) -> None:
 def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
     """End a watch without references, or at Python's exit, and remove its folder."""
     training.stop()
+    # A forked child must not remove the folder of its parent.
     if folder is not None and os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
