@@ -43,6 +43,7 @@ def _matched(
     free: dict[Hashable, list[int]] = {}
     for index, one in enumerate(first):
         free.setdefault(key(one), []).append(index)
+    # What only the second part has comes behind, so that indices in the first one stay valid.
     following = iter(range(len(first), len(first) + len(after)))
     return tuple(own.pop(0) if (own := free.get(key(one))) else next(following) for one in after)
 
@@ -64,12 +65,14 @@ class Positions:
     def of(cls, first: Recording, after: Recording, start: int) -> "Positions":
         """Return the positions behind a first part."""
         parameters = _matched(first.parameters, after.parameters, lambda one: (one.name, one.shape))
+        # By the whole recording's indices, because they are compared with the first part's sets.
         scopes = (
             replace(one, parameters=tuple(parameters[index] for index in one.parameters))
             for one in after.evidence_of(ClipScope)
         )
         return cls(
             start=start,
+            # The pause between the parts is left out: nothing was trained in it.
             seconds=first.events[-1].seconds if first.events else 0.0,
             parameters=parameters,
             modules=_matched(
@@ -165,6 +168,7 @@ class Positions:
     def _series(self, one: SeriesSummary) -> SeriesSummary:
         buckets = unpacked(getattr(one, name) for name in COLUMNS)
         for bucket in buckets:
+            # NaN in a bucket without numbers, and stays so.
             bucket.lowest_at += self.start
             bucket.highest_at += self.start
         return SeriesSummary(
@@ -183,6 +187,7 @@ class Positions:
         match one:
             case RankNumbers():
                 values = (
+                    # Rates are by group, and not by parameter.
                     one.values if one.moment == "rate" else self._by_parameter(one.values, None)
                 )
                 return replace(one, step=one.step + self.start, values=values)
