@@ -86,8 +86,9 @@ class GrowingRecording:
         self, base: sqlite3.Connection
     ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
         """Return new steps and events, those of repeated steps included."""
-        steps, events = self._new(base, STEPS), self._new(base, EVENTS, self._kinds)
-        repeated = self._new(base, REPEATED_STEPS)
+        steps, repeated = self._new(base, STEPS), self._new(base, REPEATED_STEPS)
+        # Of steps that others repeat, the backward passes tell whose losses come next.
+        events = self._new(base, EVENTS, () if repeated else self._kinds)
         if repeated:
             steps, events = self._with_repeated(base, steps, events, repeated)
         # A step that is written again has an id behind those read, and an old index.
