@@ -40,7 +40,8 @@ def _is_open_elsewhere(path: Path) -> bool:
                 # Needs exclusive access, and merges the log that a killed process left.
                 base.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        # The lowest byte is the error: the rest tells, for example, that a log is being recovered.
+        return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
     return False
 
 
