@@ -90,6 +90,7 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
         """Continue the recording at the step of a checkpoint, if it was made with this tracker."""
         try:
             step = json.loads(Path(folder, _STEP_FILE).read_text(encoding="utf-8"))["step"]
+        # A checkpoint of a training without this tracker has no such file.
         except (OSError, ValueError, LookupError, TypeError):
             return
         if isinstance(step, int):

@@ -116,6 +116,7 @@ class GradientCheck:
         options: CheckOptions = {**self._defaults, **given}
         try:
             report = assert_gradients_healthy(model, batch, loss_fn, **options)
+        # Not `finally`: a call with a wrong argument has checked nothing.
         except UnhealthyGradientsError:
             self._made()
             raise
@@ -255,6 +256,7 @@ def pytest_runtest_makereport(
         # pytest would show the failure as an expected one.
         vars(report).pop("wasxfail", None)
         vars(report)[Summary.BLINDNESS] = reason[0]
+    # Setup, body and teardown of a test have a report each: every check is in one of them.
     if watched.unreported and item.config.getoption("--gradscope"):
         # Plain values only: xdist sends reports between processes.
         checks = [dataclasses.asdict(check) for check in watched.unreported]

@@ -9,7 +9,7 @@ from gradscope.analysis.ranks.job import identity_of
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.recording_options import KEEP
-from gradscope.recording.paths import continuation_of, remove_recording
+from gradscope.recording.paths import continuation_of
 from gradscope.recording.records import Recording
 from gradscope.recording.store import absorb_continuation, load_recording
 from gradscope.recording.thinning.room import Room
@@ -54,7 +54,6 @@ class SavedRecording:
             return cls(file=free, rank=rank)
         # A killed training has left its part beside the file.
         absorb_continuation(latest)
-        remove_recording(continuation_of(latest))
         return cls(file=latest, rank=rank, is_continued=True)
 
     @property
@@ -132,6 +131,7 @@ def _finished(file: Path, job: str) -> Recording | str:
         recording = load_recording(file)
     except GradscopeError as error:
         return error.what
+    # A job before may have left files of these names.
     identity = identity_of(recording)
     if identity is None or identity.job != job:
         return f"{file.name} is of another job"

@@ -146,6 +146,7 @@ class TrainerWatch:
             if self._options.save is not None and not is_off():
                 self._saved = SavedRecording.choose(self._options.save, rank, is_resumed=is_resumed)
         except GradscopeError as error:
+            # A training must not fail because it cannot be recorded.
             _tell(f"{self._name} does nothing: {error.what}")
             return
         locations = Locations()
@@ -209,6 +210,7 @@ class TrainerWatch:
         if self._watch is None or self._metrics is None or not self._watch.is_recording:
             return {}
         values: dict[str, float] = {}
+        # Of the steps since the last log, each number is that of the last step that measured it.
         for one in self._metrics.read():
             values.update(one.values)
         values = {name: value for name, value in values.items() if name not in (LOSS, RATE)}
@@ -227,6 +229,7 @@ class TrainerWatch:
         if error is None:
             self._watch.stop()
         else:
+            # Not `stop`: the recording then has the reason and the place of the end.
             self._watch.__exit__(type(error), error, error.__traceback__)
         self._join()
 
@@ -289,6 +292,7 @@ class TrainerWatch:
         saved, settings = self._saved, self._options.settings
         if saved is None:
             return watch.report()
+        # On the first rank only, because all ranks would print the same.
         if of_all_ranks:
             found = saved.of_all_ranks()
             for rank, reason in found.missing:

@@ -81,6 +81,7 @@ def check_arguments(kind: type, **values: object) -> None:
     """
     declared = {one.field: one for one in declarations(kind).values()}
     for name, value in values.items():
+        # None is no number, but says that the option is not given.
         if value is None and declared[name].default is None:
             continue
         expected = _expected(declared[name], value)

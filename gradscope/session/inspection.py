@@ -40,6 +40,7 @@ from gradscope.version import __version__
 
 def environment_of(named: NamedModel) -> Environment:
     """Return the environment in which a model runs."""
+    # A set would name them in another order in each process, because texts are hashed at random.
     devices = dict.fromkeys(str(parameter.device) for parameter in named.parameters)
     return Environment(
         python=platform.python_version(),
@@ -75,6 +76,7 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
 
 
 def _class_name(model: nn.Module) -> str:
+    # DDP and compiled modules have the class of their wrapper.
     return type(plain(model)).__name__
 
 
@@ -267,6 +269,7 @@ class _Watch:
         if reason is None:
             try:
                 return self._probe.step()
+            # An optimizer that fails costs only the later steps: the judged one is measured.
             except UserCodeError as error:
                 reason = _first_line(error)
         self._assembler.skip("update norms and probe steps", reason)
@@ -294,6 +297,7 @@ class _Watch:
                 optimizer=self._probe.description,
             )
             step.capture.close()
+            # No step behind the last backward, after which nothing is measured.
             if number < steps and self._step() is None:
                 return
 

@@ -52,6 +52,7 @@ class Ending:
             loss=float(loss) if loss.numel() == 1 else None,
             description=outcome.description,
             synthetic=outcome.synthetic,
+            # Their number alone: the tensors would keep the graph.
             terms=len(outcome.terms),
         )
 
@@ -283,6 +284,7 @@ def said_after(steps: int) -> Iterator[None]:
     except GradscopeError as error:
         if not steps:
             raise
+        # Not `from error`, whose message would be shown a second time.
         raise after_steps(steps, error) from error.__cause__
 
 
