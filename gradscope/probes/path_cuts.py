@@ -69,6 +69,7 @@ class _Behind:
             if position is not None and not is_inside:
                 self.origins.append((position, slot))
                 is_inside = True
+            # Only the nodes that accumulate into a leaf have it.
             leaf = getattr(node, "variable", None)
             if isinstance(leaf, Tensor):
                 leaves.append(leaf)

@@ -56,6 +56,7 @@ def cross_entropy(output: torch.Tensor, target: torch.Tensor) -> Compared:
     Raises:
         UserCodeError: torch rejects the shapes.
     """
+    # With two dimensions, the last one is dimension 1.
     is_last = output.dim() > 2 and target.shape == output.shape[:-1]
     is_second = target.shape == output.shape[:1] + output.shape[2:]
     reading = ", classes in dimension 1" if is_last and is_second else ""
@@ -80,6 +81,7 @@ def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
             help="reshape the target, as with target.unsqueeze(1) or output.squeeze(1)",
         )
     difference = output - target
+    # The square of a complex number is complex, from which backward cannot start.
     real = difference.abs() if difference.is_complex() else difference
     return Compared(loss=real.square().mean())
 
@@ -257,11 +259,13 @@ class GivenGradient:
                     f"but {found.name} is {describe_tensor(output)}",
                     help="give it the shape of the output",
                 )
+            # Autograd takes gradients of the output's device and dtype only.
             return self.vector.to(output.device, output.dtype)
         if self.vector == "ones":
             return torch.ones_like(output, requires_grad=False)
         # A separate generator leaves the model's random stream unchanged.
         generator = torch.Generator().manual_seed(self.seed or 0)
+        # On the CPU, because a device draws other numbers from the same seed.
         noise = torch.randn(output.shape, generator=generator, dtype=torch.float32)
         return noise.to(output.device, output.dtype)
 

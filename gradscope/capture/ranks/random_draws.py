@@ -67,6 +67,7 @@ def _class(kind: ast.ClassDef) -> _Class:
     read: set[str] = set()
     waiting = ["forward"]
     while waiting:
+        # Taken out, because methods may call each other in a circle.
         method = methods.pop(waiting.pop(), None)
         if method is not None:
             names = set(_own_attributes(method))

@@ -33,8 +33,8 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
     a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap`, `unfreeze`,
     `schedule` (a schedule of the learning rate is made), `one-rank` (weights or the state of an
     optimizer change in a branch of some ranks), `divisor` (FSDP2 is told what to divide gradients
-    by) and `local` (a distributed tensor other than a
-    gradient gives its local part, without placements of the gradient).
+    by) and `local` (a distributed tensor other than a gradient gives its local part, without
+    placements of the gradient).
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()

@@ -4,6 +4,7 @@ import ast
 import copy
 import inspect
 import random
+import sys
 import textwrap
 import time
 import warnings
@@ -80,6 +81,7 @@ def initial_states(model: nn.Module, rows: int) -> Iterator[InitialState]:
     for layer in members.modules(model):
         if isinstance(layer, nn.LSTM):
             layers = layer.num_layers * (2 if layer.bidirectional else 1)
+            # `proj_size` shortens h, and not c.
             out = layer.proj_size or layer.hidden_size
             pair = (torch.zeros(layers, rows, out), torch.zeros(layers, rows, layer.hidden_size))
             yield InitialState(value=pair, origin="zeros for h and c")
@@ -190,6 +192,7 @@ def _required(model: nn.Module) -> tuple[str, ...] | None:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p for p in positional if p.default is p.empty]
     needed += [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    # Several inputs become a mapping of arguments by name, which these do not take.
     if len(needed) > 1 and any(p.kind is p.POSITIONAL_ONLY for p in needed):
         return None
     if not needed:  # as `forward(*inputs)` and `forward(x=None)`
@@ -315,13 +318,16 @@ class _Trial:
 
 @contextmanager
 def _same_random_state() -> Iterator[None]:
-    # `fork_rng` covers torch's generators only.
-    before = random.getstate()
+    # `fork_rng` covers torch's generators only. Without an import, nothing draws from numpy's.
+    before, numpy = random.getstate(), sys.modules.get("numpy")
+    of_numpy = None if numpy is None else numpy.random.get_state()
     with torch.random.fork_rng(devices=[]):
         try:
             yield
         finally:
             random.setstate(before)
+            if numpy is not None:
+                numpy.random.set_state(of_numpy)
 
 
 def keys_read_by(model: nn.Module, argument: str) -> tuple[str, ...]:

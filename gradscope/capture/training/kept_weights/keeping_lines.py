@@ -109,6 +109,7 @@ def _statement(file: str, number: int) -> ast.stmt | None:
     """Return the innermost statement of a line."""
     found = None
     for one in ast.walk(tree_of(file)):
+        # `ast.walk` goes breadth first: the last one found is the innermost.
         if isinstance(one, ast.stmt) and one.lineno <= number <= (one.end_lineno or one.lineno):
             found = one
     return found

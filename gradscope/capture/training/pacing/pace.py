@@ -186,6 +186,7 @@ class Pace:
         if losses := patterns.losses:
             self._losses.extend(losses)
             losses.clear()
+        # This runs in every repeated step: a check of the type is cheaper than the call.
         passed.append((end, optimizer, rate if type(rate) is float else _number(rate)))
         patterns.position = following
         return True
@@ -222,6 +223,7 @@ class Pace:
         self._losses.extend(self.patterns.losses)
         self._rates.append(_number(rate))
         self.patterns.ended(end)
+        # An index of a source has two bytes.
         if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
             self.flush()
 

@@ -61,6 +61,7 @@ class StepWriter:
         self._training.take_in()
         modules, parameters = self._training.models.records.take_new()
         is_new = bool(modules) or self.steps == 0
+        # Before `take`, which empties the log.
         happened = self._training.event_log.events
         events = self._training.event_log.take(self.steps)
         self._training.pace.recorded(self.steps, happened)
