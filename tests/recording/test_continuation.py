@@ -21,7 +21,14 @@ from gradscope.recording.run_recorder import RunStep
 from gradscope.recording.store import absorb_continuation, load_recording, save_recording
 from tests.nightly import some_on_push
 from tests.recording.recordings import same, small
-from tests.recording.test_thinning import ROOM, events_of, numbers, recorder_at, run_step
+from tests.recording.test_thinning import (
+    ROOM,
+    events_of,
+    numbers,
+    recorder_at,
+    repeating,
+    run_step,
+)
 
 VALUES = numbers(3_000)
 LINES = [
@@ -160,3 +167,20 @@ def test_steps_that_no_part_has_are_a_gap(tmp_path):
     found = load_recording(path)
     assert [step.index for step in found.steps] == [*range(10), *range(20, 25)]
     assert KeptSteps(found).resumed == {20}
+
+
+def test_the_whole_has_the_file_and_the_untimed_steps_of_both_parts(tmp_path):
+    path = tmp_path / "run.gradscope"
+    for file, start, last in ((path, None, 9), (continuation_of(path), 6, 4)):
+        recorder = recorder_at(file, None)
+        if start is not None:
+            recorder.continue_at(start)
+        recorder.add(RunStep(sites=tuple(LINES), optimizers=((0, ADAM),)))
+        recorder.add(run_step(0, 1.0, 1.0))
+        recorder.repeat(repeating(1, last - 1))
+        recorder.add(run_step(last, 1.0, 1.0))
+        recorder.close()
+    whole = load_recording(path)
+    assert whole.file == str(path)
+    assert whole.untimed == (range(1, 6), range(7, 10))
+    assert [one.index for one in whole.steps] == list(range(11))

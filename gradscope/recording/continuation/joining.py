@@ -80,6 +80,11 @@ def continued(before: Recording, after: Recording, start: int) -> Recording:
             *first.kept_batches,
             *(replace(one, step=one.step + start) for one in after.kept_batches),
         ),
+        file=before.file,
+        untimed=(
+            *first.untimed,
+            *(range(one.start + start, one.stop + start) for one in after.untimed),
+        ),
     )
 
 
@@ -105,6 +110,9 @@ def _until(recording: Recording, end: int) -> Recording:
             updates=norms.updates[:rows],
         ),
         evidence=tuple(_evidence_until(recording, end)),
+        untimed=tuple(
+            range(one.start, min(one.stop, end)) for one in recording.untimed if one.start < end
+        ),
     )
 
 
