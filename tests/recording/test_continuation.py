@@ -7,6 +7,8 @@ import pytest
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.loop_windows import windows
 from gradscope.recording.continuation.joining import continued
+from gradscope.recording.continuation.positions import Positions
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.evidence.training import (
     ContinuedRun,
@@ -184,3 +186,48 @@ def test_the_whole_has_the_file_and_the_untimed_steps_of_both_parts(tmp_path):
     assert whole.file == str(path)
     assert whole.untimed == (range(1, 6), range(7, 10))
     assert [one.index for one in whole.steps] == list(range(11))
+
+
+def test_records_of_the_second_part_refer_to_the_lines_and_parameters_of_the_whole():
+    positions = Positions(
+        start=4,
+        seconds=1.0,
+        parameters=(1, 0),
+        modules=(),
+        sites=(10, 11, 12, 13, 14),
+        optimizers=(2, 3),
+        scopes=(),
+    )
+    optimizer = dataclasses.replace(
+        ADAM,
+        site=0,
+        replaced=0,
+        joined=1,
+        rested=1,
+        rate_function=2,
+        plateau_site=3,
+        undecayed=(0,),
+        name_filters=(("bias", 4),),
+    )
+    assert positions.optimizer(optimizer) == dataclasses.replace(
+        optimizer,
+        site=10,
+        parameters=(1, 0),
+        replaced=2,
+        joined=3,
+        rested=11,
+        rate_function=12,
+        plateau_site=13,
+        undecayed=(1,),
+        name_filters=(("bias", 14),),
+    )
+    function = CustomFunctionRecord(
+        name="Swish",
+        operation="SwishBackward",
+        outcome="wrong",
+        reason=None,
+        applied=0,
+        backward=3,
+        inputs=(),
+    )
+    assert positions.evidence(function) == dataclasses.replace(function, applied=10, backward=13)

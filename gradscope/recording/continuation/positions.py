@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gradscope.recording.evidence.batches import BatchIdentity
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
     RankEvent,
@@ -132,6 +133,11 @@ class Positions:
             parameters=tuple(self.parameters[index] for index in one.parameters),
             replaced=self._optimizer(one.replaced),
             joined=self._optimizer(one.joined),
+            rested=self._site(one.rested),
+            rate_function=self._site(one.rate_function),
+            plateau_site=self._site(one.plateau_site),
+            undecayed=tuple(self.parameters[index] for index in one.undecayed),
+            name_filters=tuple((word, self.sites[site]) for word, site in one.name_filters),
         )
 
     def scope(self, one: ClipScope) -> ClipScope:
@@ -145,6 +151,9 @@ class Positions:
                 return replace(one, site=self.sites[one.site], caller=self.sites[one.caller])
             case TrainerArgument():
                 return replace(one, site=self.sites[one.site])
+            case CustomFunctionRecord():
+                applied, backward = self._site(one.applied), self._site(one.backward)
+                return replace(one, applied=applied, backward=backward)
             case RoundedUpdate():
                 return replace(
                     one,
@@ -154,16 +163,20 @@ class Positions:
                 )
             case BatchIdentity():
                 return replace(one, step=one.step + self.start)
-            case StepSummary():
-                return replace(
-                    one, first=one.first + self.start, block_first=one.block_first + self.start
-                )
-            case SeriesSummary():
-                return self._series(one)
-            case CosineSummary():
-                return replace(one, first=one.first + self.start, site=self.sites[one.site])
+            case StepSummary() | SeriesSummary() | CosineSummary():
+                return self._summary(one)
             case _:
                 return self._of_rank(one)
+
+    def _summary(self, one: StepSummary | SeriesSummary | CosineSummary) -> object:
+        first = one.first + self.start
+        match one:
+            case StepSummary():
+                return replace(one, first=first, block_first=one.block_first + self.start)
+            case CosineSummary():
+                return replace(one, first=first, site=self.sites[one.site])
+            case SeriesSummary():
+                return self._series(one)
 
     def _series(self, one: SeriesSummary) -> SeriesSummary:
         buckets = unpacked(getattr(one, name) for name in COLUMNS)
