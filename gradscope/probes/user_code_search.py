@@ -150,6 +150,7 @@ def _code(file: str) -> CodeType | None:
 @lru_cache(maxsize=16)
 def _compiled(source: str, file: str) -> CodeType | None:
     try:
+        # Never run: lines refer to code objects, which no running function need have.
         return compile(source, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return None

@@ -88,8 +88,8 @@ class Collectives:
         """By address of a gradient: `id` of its parameter; None if out of date."""
         self._positions: dict[int, int] = {}
         """By `id` of a parameter with a gradient: index of its entry."""
-        self._weights: tuple[int, frozenset[int]] = (0, frozenset())
-        """Number of entries, and addresses of their parameters."""
+        self._weights: tuple[object, frozenset[int]] = (None, frozenset())
+        """When they were read, and addresses of all parameters."""
         self._buffers: tuple[int, frozenset[int]] = (-1, frozenset())
         """A step, and addresses of the buffers in it."""
         self._versions: dict[int, int] = {}
@@ -99,7 +99,6 @@ class Collectives:
         self._waiting: dict[int, tuple[int | None, bool, str]] = {}
         """By sequence number of a node whose value a collective changed: its line, whether it is a
         single number, and the collective."""
-
         self._summed: list[tuple[int | None, Tensor]] = []
         """Line and tensor of the single numbers that were summed over the ranks since the last
         step, such as a number of tokens."""
@@ -275,9 +274,10 @@ class Collectives:
 
     def _is_weight(self, tensor: Tensor) -> bool:
         entries = self._training.gradient_state.entries
-        if self._weights[0] != len(entries):
+        now = (len(entries), self._backwards, self._log.step)  # `.data` may get other memory
+        if self._weights[0] != now:
             alive = (one for entry in entries if (one := entry.parameter()) is not None)
-            self._weights = (len(entries), frozenset(map(_address, alive)))
+            self._weights = (now, frozenset(map(_address, alive)))
         # All tensors without memory of their own have the address 0.
         return _address(tensor) in self._weights[1] - {0}
 

@@ -60,6 +60,7 @@ def store_of_variable(name: str, frame: FrameType) -> Store | None:
         for one in _own(scope)
         for target in _targets(one, name, is_attribute=False)
     ]
+    # Any other name that a function reads is a variable of its module.
     own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     if name not in own and isinstance(scope, _Function):
         found += _by_module(name, code.co_filename)

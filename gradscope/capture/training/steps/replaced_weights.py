@@ -197,6 +197,7 @@ class ReplacedWeights:
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Compare the weights with those that the last step left."""
         course = self._courses.get(id(optimizer))
+        # The `id` of an optimizer that is gone may be that of another one.
         if course is None or course.optimizer() is not optimizer:
             rest = self._rest.get(id(optimizer))
             if (rest is None or rest() is not optimizer) and not is_traced():
