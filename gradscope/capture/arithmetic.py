@@ -42,6 +42,7 @@ def in_memory_order(tensor: Tensor) -> Tensor:
     if tensor.is_contiguous():
         return tensor.view(-1)
     strides = tensor.stride()
+    # `channels_last` tensors are dense but not contiguous: `reshape(-1)` would copy them.
     order = sorted(range(tensor.dim()), key=strides.__getitem__, reverse=True)
     permuted = tensor.permute(order)
     return permuted.view(-1) if permuted.is_contiguous() else tensor.reshape(-1)
@@ -55,6 +56,8 @@ def exact(flat: Tensor) -> Exact:
     if not math.isfinite(maximum):
         return Exact(maximum, maximum, count_nonfinite(flat))
     low, high = SAFE_NORMS.get(flat.dtype, SAFE_NORMS[torch.float32])
+    # The chunks below are summed in float32, which float64 elements and extreme squares do not
+    # survive.
     if flat.dtype is torch.float64 or not low < maximum < high:
         return Exact(norm_in_double(flat), maximum, 0)
     rows = flat.numel() // CHUNK
@@ -107,6 +110,7 @@ def norm_in_double(flat: Tensor) -> float:
 
 def widest(device: torch.device) -> torch.dtype:
     """Return the widest floating-point type that a device supports."""
+    # On MPS, any use of float64 raises.
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -118,6 +122,7 @@ def exact_on_device(flat: Tensor) -> Exact:
     finite = [torch.isfinite(block).sum() for block in flat.split(_DEVICE_BLOCK)]
     return Exact(
         norms_on_device([flat])[0],
+        # All of one type, because `to_host` makes a transfer per type.
         torch.maximum(low.abs(), high.abs()).to(wide),
         (flat.numel() - torch.stack(finite).sum()).to(wide),
     )
@@ -161,7 +166,9 @@ def as_matrix(tensors: list[Tensor]) -> Tensor:
         )  # in memory, channels may be the last dimension
     else:
         flat = [tensor.reshape(-1) for tensor in tensors]
+        # Zeros change neither norms nor maxima, and they are not counted as non-zero.
         matrix = torch.nn.utils.rnn.pad_sequence(flat, batch_first=True)
+    # Norms of half types would be rounded to their few bits, and their subnormals have no octave.
     return matrix if matrix.dtype in _EXPONENT_BITS else matrix.float()
 
 
@@ -175,6 +182,7 @@ def row_norms(matrix: Tensor) -> list[float]:
     if matrix.shape[1] <= CHUNK:
         by_row = torch.linalg.vector_norm(matrix, dim=1)
     elif matrix.shape[1] % CHUNK == 0:
+        # Two calls for any length, where `split` below needs one per chunk.
         chunks = torch.linalg.vector_norm(matrix.view(len(matrix), -1, CHUNK), dim=2)
         by_row = torch.linalg.vector_norm(chunks, dim=1, dtype=torch.float64)
     else:
@@ -204,8 +212,11 @@ def nonzeros_of_moduli(moduli: Tensor, *, has_nan: bool) -> list[float]:
 def row_octaves(sample: Tensor) -> list[dict[int, int]]:
     """Count the binary exponents of each row's finite, normal elements."""
     integer, mantissa, mask, bias = _EXPONENT_BITS[sample.dtype]
+    # The shift extends the sign bit of negative numbers; the mask removes it.
     exponents = sample.view(integer).bitwise_right_shift(mantissa).bitwise_and_(mask)
     rows = len(sample)
+    # Each row has its own range of bins, so one `bincount` serves all. The device is named because
+    # a script may have set another default.
     exponents += torch.arange(0, rows * (mask + 1), mask + 1, dtype=integer, device="cpu")[:, None]
     counts = torch.bincount(exponents.view(-1), minlength=rows * (mask + 1)).view(rows, mask + 1)
     positions = counts.nonzero()

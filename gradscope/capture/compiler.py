@@ -94,6 +94,8 @@ def _codes_in(module: ModuleType) -> Iterator[CodeType]:
             case staticmethod(__func__=one) | classmethod(__func__=one) | property(fget=one):
                 waiting.append(one)
             case FunctionType() as function:
+                # What `contextmanager` returns is a function of the standard library; ours is below
+                # it.
                 waiting.append(inspect.unwrap(function).__code__)
             case CodeType(co_filename=file) as code if file == module.__file__:
                 yield code
@@ -111,6 +113,7 @@ def _nothing(*args: object, **kwargs: object) -> None:
 def _skip(code: CodeType, *, below: bool) -> None:
     if below:
         _with_those_below.add(id(code))
+    # `unfollow_package` also comes to marked functions, and must not weaken their marks.
     elif id(code) in _with_those_below:
         return
     skip, default = _frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT

@@ -25,12 +25,14 @@ _HANDING_ON = frozenset({"__torch_function__", "_called", "run_backward"})
 
 def is_own_fault(raised: BaseException) -> bool:
     """Return whether a gradscope hook, compiled or not, ended a backward."""
+    # While it traces, the compiler runs no frame of ours: the traceback has its own frames only.
     traced = getattr(raised, "real_stack", None)  # frames of torch's compiler
     if traced and traced[-1].filename.startswith(_PACKAGE):
         return True
     codes = [frame.f_code for frame, _ in walk_tb(raised.__traceback__)]
     if _ENGINE not in codes:
         return False
+    # The last frame of the engine, because a backward may run another one, as checkpoints do.
     inside = codes[len(codes) - codes[::-1].index(_ENGINE) :]
     innermost = next((code for code in reversed(inside) if is_users(code) or _is_own(code)), None)
     return innermost is not None and _is_own(innermost)
@@ -70,6 +72,7 @@ def is_autograds(raised: BaseException) -> bool:
     """
     if is_own_fault(raised):
         return False
+    # torch refuses some writes, such as those to leaves, at once: no backward is on the stack then.
     ran_backward = any(frame.f_code in ENTRIES for frame, _ in walk_tb(raised.__traceback__))
     return ran_backward or kind_of(raised) == "in-place"
 

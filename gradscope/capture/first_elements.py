@@ -58,6 +58,7 @@ class FirstElements:
 
     def numbers(self, values: bytes) -> list[float]:
         """Return the elements from their bytes."""
+        # `frombuffer` warns of `bytes`, because a write to them is undefined.
         found: list[float] = torch.frombuffer(bytearray(values), dtype=self._dtype).tolist()
         return found
 

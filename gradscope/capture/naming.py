@@ -48,6 +48,8 @@ def shards_of(modules: Iterable[nn.Module]) -> Shards:
 
 def trained_by(leaf: Tensor, shards: Shards) -> Sequence[Tensor]:
     """Return the parameters whose gradient a leaf of a graph gets."""
+    # Without `use_orig_params`, FSDP1 sets `_params` to None, and the flat tensor is what is
+    # trained.
     parts = getattr(leaf, "_params", None) if is_flat(leaf) else None
     return parts or (shards.get(id(leaf), leaf),)
 
@@ -66,6 +68,8 @@ def parameters_of(module: nn.Module) -> Iterator[nn.Parameter]:
 
 def _held_by(module: nn.Module) -> Iterator[Any]:
     """Yield what FSDP2 stores about each parameter that a module shards."""
+    # `fully_shard` gives a module a class of its own. Asking the module would run its
+    # `__getattr__`.
     state_of = getattr(type(module), "_get_fsdp_state", None)
     state = None if state_of is None else state_of(module)
     groups = getattr(state, "_fsdp_param_groups", None)

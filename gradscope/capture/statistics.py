@@ -259,6 +259,8 @@ class Measurer:
         groups: dict[tuple[torch.dtype, int], list[tuple[Key, Tensor]]] = {}
         for one in held:
             tensor = one[1]
+            # Rows are padded to the longest: within a factor of two, at most half of a matrix is
+            # padding.
             groups.setdefault((tensor.dtype, tensor.numel().bit_length()), []).append(one)
         with torch.no_grad():
             for (_, bits), group in groups.items():
@@ -279,7 +281,7 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
     result: list[float | None] = [None] * len(tensors)
     short: dict[torch.dtype, list[_Placed]] = {}
     on_devices: dict[tuple[torch.device, torch.dtype], list[_Placed]] = {}
-    measurer = Measurer()
+    measurer = Measurer(magnitudes=False)
     with torch.no_grad():
         for position, tensor in enumerate(tensors):
             if tensor is None:
@@ -342,6 +344,7 @@ def _measure_bucket(
 
 
 def _sample(matrix: Tensor) -> Tensor:
+    # A copy, because a view would keep the whole matrix in memory.
     return matrix[:, :: min(4, -(-matrix.shape[1] // MAGNITUDE_ELEMENTS))].contiguous()
 
 
@@ -351,6 +354,7 @@ def _stat(bucket: _Bucket, row: int, octaves: dict[int, int]) -> GradientStat:
     whole = origin.exact or Exact(
         bucket.norms[row], bucket.maxima[row], bucket.nonfinite.get(row, 0)
     )
+    # Every stored element occurs this often in the sum of squares.
     norm = float(whole.norm) * math.sqrt(origin.repeats)
     present = origin.stored * origin.repeats / origin.numel
     zero_share = (size - bucket.nonzeros[row]) / size * present + (1 - present)

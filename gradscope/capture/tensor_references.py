@@ -28,6 +28,7 @@ class TensorNotes(dict[int, tuple[WeakTensor[Tensor], Note]]):
 
     def keep(self, tensor: Tensor, note: Note) -> None:
         """Keep a note on a tensor, in place of an earlier one."""
+        # By `id`, because a tensor's `==` compares elements, so that it cannot be a key.
         self[id(tensor)] = WeakTensor(tensor), note
 
     def of(self, tensor: object) -> Note | None:
@@ -69,4 +70,5 @@ def allow_swaps() -> None:
     Python collects them, so that this is not undone.
     """
     if not isinstance(vars(torch.utils)["weakref"], _References):
+        # `swap_tensors` reads this name of its module at each call.
         vars(torch.utils)["weakref"] = _References()

@@ -35,6 +35,7 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
 
     name: ClassVar[str] = "gradscope"
     requires_logging_directory: ClassVar[bool] = False
+    # Every rank records itself: Accelerate would otherwise start trackers on the first one only.
     main_process_only: ClassVar[bool] = False
 
     def __init__(self, **arguments: Unpack[CallbackArguments]) -> None:
@@ -75,18 +76,21 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
         trackers = _trackers(sys._getframe(1))
         if is_first and self in trackers:  # those before it have finished
             self._log(trackers[trackers.index(self) :], values, None)
+        # Last, because it raises: all trackers shall have their values.
         self._watch.check()
 
     def _save_step(self, models: object, weights: object, folder: str) -> None:
         """Write the step into a checkpoint."""
         if PartialState().is_main_process:
             text = json.dumps({"step": self._watch.steps})
+            # The first rank alone: all ranks write to the same folder.
             Path(folder, _STEP_FILE).write_text(text, encoding="utf-8")
 
     def _resume(self, models: object, folder: str) -> None:
         """Continue the recording at the step of a checkpoint, if it was made with this tracker."""
         try:
             step = json.loads(Path(folder, _STEP_FILE).read_text(encoding="utf-8"))["step"]
+        # A checkpoint of a training without this tracker has no such file.
         except (OSError, ValueError, LookupError, TypeError):
             return
         if isinstance(step, int):

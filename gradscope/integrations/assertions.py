@@ -124,6 +124,7 @@ def _settings(
     min_norm: float | None,
 ) -> Settings:
     for name, limit in (("max_norm", max_norm), ("min_norm", min_norm)):
+        # NaN fails the comparison, too.
         if limit is not None and not (isinstance(limit, Real) and 0 <= limit < math.inf):
             raise GradscopeError(f"{name} is {limit!r}, expected a number of 0 or more")
     if max_norm is not None and min_norm is not None and min_norm > max_norm:

@@ -37,6 +37,7 @@ _listeners: list[tuple[_Listener, int | None]] = []
 def announce(check: Check) -> None:
     """Report a check to the listener that was added last."""
     if _listeners:
+        # Tests may run pytest within pytest: the innermost one made the check.
         listener, _ = _listeners[-1]
         listener(check)
 

@@ -40,6 +40,7 @@ class GradscopeCallback(Callback):
 
     def setup(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
         """Start recording, before the optimizers are made."""
+        # Validation and prediction run no backward.
         if stage != "fit":
             return
         rank, frame = trainer.global_rank if trainer.world_size > 1 else None, sys._getframe(1)
@@ -59,6 +60,7 @@ class GradscopeCallback(Callback):
         batch_idx: int,
     ) -> None:
         """Log the metrics, as often as the trainer logs."""
+        # A batch that only accumulates makes no step, and its gradients are partial.
         is_whole = not (pl_module.automatic_optimization and trainer.fit_loop._should_accumulate())
         if is_whole and trainer._logger_connector.should_update_logs and trainer.is_global_zero:
             _log(trainer, self._watch.metrics())

@@ -15,6 +15,7 @@ from gradscope.session.watching import Watch, watch
 
 class _Options(ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        # `ArgumentParser` would end the kernel.
         raise UsageError(f"%%gradscope: {message}\n{self.format_usage()}")
 
 
@@ -44,6 +45,7 @@ def add_magic(shell: Any) -> None:  # noqa: ANN401 - IPython has types for a par
             watched = _watch(chosen)
         except GradscopeError as error:
             raise UsageError(f"%%gradscope: {error.what}") from None
+        # Before the cell runs, which may use it.
         if chosen.name:
             shell.user_ns[chosen.name] = watched
         try:
@@ -70,9 +72,12 @@ def _run(shell: Any, cell: str) -> object:  # noqa: ANN401
     """Run a cell below its first line, and return the value of its last expression."""
     source = "\n" + shell.transform_cell(cell)  # line numbers are those of the whole cell
     number = len(shell.history_manager.input_hist_raw) - 1  # `execution_count` may be the next one
+    # IPython puts the lines into `linecache`, where tracebacks and gradscope read them.
     file = shell.compile.cache(source, number, raw_code=source)
     tree = ast.parse(source, file)
+    # Run apart, because `exec` gives no value.
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    # Not `run_cell`, which would record the cell in the history a second time.
     names: dict[str, Any] = shell.user_ns
     exec(shell.compile(tree, file, "exec"), names)
     if not isinstance(last, ast.Expr):

@@ -116,6 +116,7 @@ class GradientCheck:
         options: CheckOptions = {**self._defaults, **given}
         try:
             report = assert_gradients_healthy(model, batch, loss_fn, **options)
+        # Not `finally`: a call with a wrong argument has checked nothing.
         except UnhealthyGradientsError:
             self._made()
             raise
@@ -189,6 +190,7 @@ def _marked(item: pytest.Item) -> MarkerOptions:
     """Return the options of a test's markers; for each key, the innermost marker wins."""
     options: MarkerOptions = {}
     for mark in item.iter_markers(_MARKER):
+        # `iter_markers` begins with the innermost marker.
         options = {**mark.kwargs, **options}  # type: ignore[typeddict-item]
     return options
 
@@ -244,14 +246,17 @@ def pytest_runtest_makereport(
     """Fail a marked test that passed without a check, and add its checks to the report."""
     report = yield
     watched = _watched(item)
+    # A report of a subtest: the body may still make its check.
     if watched.is_running:
         return report
     # It wraps pytest's xfail plugin: a test without a check neither failed nor passed as expected.
     if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
         report.outcome = "failed"
         report.longrepr = _failure(item, ": ".join(reason))
+        # pytest would show the failure as an expected one.
         vars(report).pop("wasxfail", None)
         vars(report)[Summary.BLINDNESS] = reason[0]
+    # Setup, body and teardown of a test have a report each: every check is in one of them.
     if watched.unreported and item.config.getoption("--gradscope"):
         # Plain values only: xdist sends reports between processes.
         checks = [dataclasses.asdict(check) for check in watched.unreported]
@@ -294,6 +299,7 @@ def _is_bound(item: pytest.Item, watched: _Watched) -> bool:
 
 def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
     """Return what pytest shows for a test that the plugin failed."""
+    # Raised and caught, because pytest formats exceptions with a traceback only.
     with pytest.raises(pytest.fail.Exception) as caught:
         pytest.fail(f"{item.name} {reason}", pytrace=False)
     return item.repr_failure(caught)

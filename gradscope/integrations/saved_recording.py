@@ -9,7 +9,7 @@ from gradscope.analysis.ranks.job import identity_of
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.recording_options import KEEP
-from gradscope.recording.paths import continuation_of, remove_recording
+from gradscope.recording.paths import continuation_of
 from gradscope.recording.records import Recording
 from gradscope.recording.store import absorb_continuation, load_recording
 from gradscope.recording.thinning.room import Room
@@ -46,13 +46,14 @@ class SavedRecording:
         """
         suffix = save.suffix if rank is None else f".rank{rank}{save.suffix}"
         latest, free, number = None, save.with_name(f"{save.stem}{suffix}"), 1
+        # Never overwritten: a long training may be in the file.
         while free.exists():
             number += 1
             latest, free = free, save.with_name(f"{save.stem}-{number}{suffix}")
         if latest is None or not is_resumed:
             return cls(file=free, rank=rank)
+        # A killed training has left its part beside the file.
         absorb_continuation(latest)
-        remove_recording(continuation_of(latest))
         return cls(file=latest, rank=rank, is_continued=True)
 
     @property
@@ -97,6 +98,7 @@ class SavedRecording:
                     missing[rank] = other
                 else:
                     found[rank] = other
+            # Ranks on other hosts write elsewhere: waiting would not bring their files.
             if time.monotonic() > until or not all(files[rank].exists() for rank in files):
                 break
             time.sleep(_PAUSE)
@@ -129,6 +131,7 @@ def _finished(file: Path, job: str) -> Recording | str:
         recording = load_recording(file)
     except GradscopeError as error:
         return error.what
+    # A job before may have left files of these names.
     identity = identity_of(recording)
     if identity is None or identity.job != job:
         return f"{file.name} is of another job"

@@ -146,6 +146,7 @@ class TrainerWatch:
             if self._options.save is not None and not is_off():
                 self._saved = SavedRecording.choose(self._options.save, rank, is_resumed=is_resumed)
         except GradscopeError as error:
+            # A training must not fail because it cannot be recorded.
             _tell(f"{self._name} does nothing: {error.what}")
             return
         locations = Locations()
@@ -166,6 +167,7 @@ class TrainerWatch:
             gradient_storage=GradientStorage(),
             settings=self._options.settings,
         ).start()
+        # The first seconds have too few steps to judge.
         self._judgements.postpone()
         if self._watch.is_recording:
             self._metrics = LiveMetrics(self._watch.path)
@@ -184,6 +186,7 @@ class TrainerWatch:
         if watch is None or saved is None or not watch.is_recording or watch.steps:
             return
         self.stop()
+        # It was begun for a new training, and has no step.
         remove_recording(saved.file)
         self.start(None, None, frame, rank=rank, is_resumed=True)
         self.continue_at(step)
@@ -207,6 +210,7 @@ class TrainerWatch:
         if self._watch is None or self._metrics is None or not self._watch.is_recording:
             return {}
         values: dict[str, float] = {}
+        # Of the steps since the last log, each number is that of the last step that measured it.
         for one in self._metrics.read():
             values.update(one.values)
         values = {name: value for name, value in values.items() if name not in (LOSS, RATE)}
@@ -225,6 +229,7 @@ class TrainerWatch:
         if error is None:
             self._watch.stop()
         else:
+            # Not `stop`: the recording then has the reason and the place of the end.
             self._watch.__exit__(type(error), error, error.__traceback__)
         self._join()
 
@@ -233,6 +238,7 @@ class TrainerWatch:
         watch = self._watch
         if watch is None or not watch.is_recording:
             return {}
+        # Before the stop: afterwards nothing is read any more.
         values = self.metrics()
         self.stop()
         if is_off():
@@ -286,6 +292,7 @@ class TrainerWatch:
         saved, settings = self._saved, self._options.settings
         if saved is None:
             return watch.report()
+        # On the first rank only, because all ranks would print the same.
         if of_all_ranks:
             found = saved.of_all_ranks()
             for rank, reason in found.missing:

@@ -52,6 +52,7 @@ class GradscopeCallback(TrainerCallback):
         # Trackers have logged before this callback is called: they are called once more.
         self._others = [one for one in _callbacks(frame) if one is not self and not _prints(one)]
         rank = args.process_index if args.world_size > 1 else None
+        # The trainer has restored its checkpoint by now, and with it the step.
         optimizer, step = _plain(given.get("optimizer")), state.global_step
         self._watch.start(given["model"], optimizer, frame, rank=rank, is_resumed=step > 0)
         self._watch.continue_at(step)
@@ -96,10 +97,12 @@ class GradscopeCallback(TrainerCallback):
         """Send metrics to the trainer's trackers, with the step as the trainer counts it."""
         if not values:
             return
+        # The trainer has added its own logs before it calls back: these would be missing.
         state.log_history.append({**values, "epoch": state.epoch, "step": state.global_step})
         self._is_logging = True
         try:
             for one in self._others:
+                # A copy for each: a tracker may change the logs that it gets.
                 one.on_log(args, state, control, **{**given, "logs": dict(values)})
         finally:
             self._is_logging = False

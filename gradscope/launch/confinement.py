@@ -35,6 +35,7 @@ def confine(folders: Sequence[Path], log: Path) -> None:
         folders: Folders in which files may be written.
         log: File that gets a line for each prevented action.
     """
+    # Opened before the hook is there, which would prevent it.
     guard = _Guard(folders, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     _watch_torch_save(guard.check)
     sys.addaudithook(guard.hook)
@@ -52,6 +53,7 @@ class _Guard:
         for path in _written(event, arguments):
             self.check(path)
         address = arguments[1] if event == "socket.connect" else None
+        # The address of a Unix socket is a path, which stays on this machine.
         if isinstance(address, tuple):
             self._prevent(f"connects to {address[0]!r}")
         if event in _OF_PROGRAMS:
@@ -61,12 +63,14 @@ class _Guard:
         """Look at a path that is about to be written."""
         if not isinstance(path, str | bytes | os.PathLike):
             return  # a descriptor that is open
+        # Links inside a folder may lead outside.
         real = os.path.realpath(os.fsdecode(path))
         is_device = real.startswith(_DEVICES) and not real.startswith(_SHARED_MEMORY)
         if not is_device and not f"{real}{os.sep}".startswith(self._roots):
             self._prevent(f"writes {real!r}")
 
     def _prevent(self, text: str) -> None:
+        # Logged as well, because the script may catch the exception.
         os.write(self._log, f"{text}\n".encode(errors="replace"))
         raise PermissionError(f"gradscope prevents that the script {text}")
 

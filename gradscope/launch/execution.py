@@ -147,6 +147,7 @@ def execute(program: Program, see_end: Callable[[BaseException], None]) -> Endin
         see_end(error)
     # Outside of the handler: later code must not see an exception being handled.
     ending = Ending() if raised is None else _ended_by(raised)
+    # The traceback holds the frames of the program, and these its model.
     del raised
     try:
         # Python joins these threads before it runs atexit functions, so they are recorded too.
@@ -161,6 +162,7 @@ def _ended_by(error: BaseException) -> Ending:
     how = ending_by(error)
     if isinstance(error, SystemExit):
         return Ending(code=_left(error.code), how=how)
+    # Before the hook, which may be the program's own and print the traceback.
     drop_own_frames(error)
     code = _show(error)
     if code is not None:
@@ -183,6 +185,7 @@ def _left(code: object) -> int:
 def _show(error: BaseException) -> int | None:
     """Show an exception as python does; return the exit code if the exception hook exits."""
     kind, traceback = type(error), error.__traceback__
+    # Python sets these for debuggers, before it calls the hook.
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, traceback
     if sys.version_info >= (3, 12):
         sys.last_exc = error
@@ -192,6 +195,7 @@ def _show(error: BaseException) -> int | None:
         return _left(leaving.code)
     except BaseException as failure:  # noqa: BLE001 - python shows both
         drop_own_frames(failure)
+        # Python shows the failure of the hook without the exception that it was given.
         failure.__context__ = None
         sys.stderr.write("Error in sys.excepthook:\n")
         sys.__excepthook__(type(failure), failure, failure.__traceback__)

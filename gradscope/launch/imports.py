@@ -45,6 +45,7 @@ class Shadows:
         """
         names = set(_names_in(folder)) - _OF_STARTUP - set(sys.builtin_module_names)
         self._names = frozenset(names)
+        # A copy, because other threads may import meanwhile.
         for name, module in tuple(sys.modules.items()):
             if name.partition(".")[0] in names and not _lies_in(folder, module):
                 self._hidden[name] = sys.modules.pop(name)
@@ -63,6 +64,7 @@ class Shadows:
         finally:
             sys.path = path
             tops = self._names | {name.partition(".")[0] for name in programs}
+            # gradscope's own imports meanwhile, which the program must not get.
             for name in set(sys.modules) - before:
                 if name.partition(".")[0] in tops:
                     self._hidden[name] = sys.modules[name]
@@ -158,6 +160,7 @@ class _TorchFinder:
         thread = _thread.get_ident()
         if self._then is None or thread in self._asking:
             return None
+        # The other finders may ask all finders, this one included.
         self._asking.add(thread)
         try:
             spec = self._found_by_others(path, target)
@@ -192,6 +195,7 @@ class _TorchFinder:
         own = getattr(loader, "__dict__", None)
         # Loaders of the older kind have only the second method.
         name = "exec_module" if hasattr(loader, "exec_module") else "load_module"
+        # A loader written in C has no attributes to set.
         if own is None or isinstance(own.get(name), _Loading):
             return
         own[name] = loading = _Loading(getattr(loader, name), own, name, self._imported)

@@ -142,6 +142,7 @@ class WatchOptions(RecordingOptions):
             GradscopeError: Recording would stop before the script does, the budget is not a
                 share, or `--no-tensors` and `--tensors-at` are both given.
         """
+        # Reading it raises for a wrong budget.
         _ = self.share
         if self.keep is not None:
             checked_option("keep", self.keep, declarations(WatchOptions)["keep"].check)

@@ -76,6 +76,7 @@ def check_program(program: Program) -> None:
     try:
         if _is_main_folder(program.name):
             return
+        # Opening it tells about permissions, too.
         with path.open("rb"):
             pass
     except IsADirectoryError:
@@ -95,6 +96,7 @@ def _help_for(program: Program) -> str | None:
     module = Path(*path.name.split("."))
     if os.path.exists(f"{module}.py") or os.path.exists(module / "__main__.py"):  # noqa: PTH110 - False for a name that is too long
         return f"a module is run with -m: gradscope run -m {path}"
+    # Imported here, because only errors need it.
     import difflib
 
     folder = path.parent
@@ -129,15 +131,18 @@ def _enter_script(program: Program) -> CodeType:
     main.__loader__ = SourceFileLoader("__main__", file)
     main.__dict__["__cached__"] = None
     try:
+        # Bytes, because the script may declare another encoding than UTF-8.
         source = Path(file).read_bytes()
     except OSError as error:
         raise CannotRunError(f"cannot open {program.name!r}", cause=error.strerror) from None
+    # Without `dont_inherit`, the `__future__` imports of this file would apply to the script.
     return compile(source, file, "exec", dont_inherit=True)
 
 
 def _enter_folder(program: Program) -> CodeType:
     sys.argv = [program.name, *program.arguments]
     _put_first(str(program.folder), is_always=True)
+    # Not `find_spec`, which would return the `__main__` that is running.
     spec = PathFinder.find_spec("__main__", [str(program.folder)])
     return _enter_spec(spec, program)
 
@@ -216,6 +221,7 @@ def _new_main() -> ModuleType:
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = sys.modules["builtins"]
     if sys.version_info < (3, 14):
+        # Python 3.14 makes them when they are asked for.
         main.__annotations__ = {}
     sys.modules["__main__"] = main
     return main

@@ -59,6 +59,7 @@ def run_watched(
         CannotRunError: There is no such program.
     """
     session = _Session(make_watch, tell)
+    # In safe-path mode the program's folder is not on the import path, and shadows nothing.
     if not sys.flags.safe_path:
         session.shadows.hide(program.folder)
     with after_torch_import(session.begin):
@@ -95,6 +96,7 @@ class _Session:
             with self.shadows.lifted(), no_garbage_collection():
                 watch = self._make_watch()
                 watch.start()
+                # Only now: a watch that could not start must not be stopped.
                 self.watch = watch
         except Exception as error:  # noqa: BLE001 - the program is not to suffer from it
             self._tell(error)

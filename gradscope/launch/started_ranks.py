@@ -44,6 +44,7 @@ class StartedRanks:
         if os.name == "nt" or _rank_of(os.environ):  # a rank starts no ranks
             yield
             return
+        # All ways of `subprocess` to start a process make a `Popen`.
         original = subprocess.Popen.__init__
         replaced = self._wrapped(original)
         subprocess.Popen.__init__ = replaced  # type: ignore[method-assign]
@@ -83,6 +84,7 @@ class StartedRanks:
         """Return the environment of a process; None to leave it as it is."""
         environment = given.get("env")
         environment = dict(os.environ if environment is None else environment)
+        # An environment of bytes, or a wrong one: `Popen` deals with it.
         if not all(isinstance(one, str) for item in environment.items() for one in item):
             return None
         if not (given.get("shell") or _is_launcher(given["args"])):

@@ -9,10 +9,11 @@ from itertools import filterfalse, pairwise
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
+from gradscope.launch import imports
 from gradscope.step_capture.called_from import NAME as CALLED_FROM
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
-_IMPORTS = str(Path(__file__).with_name("torch_import.py"))
+_IMPORTS = imports.__file__
 _MACHINERY = "<frozen importlib._bootstrap"
 
 
@@ -27,6 +28,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     seen = set[int]()
     while waiting:
         one = waiting.pop()
+        # An exception may be its own context, or the cause of several.
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
@@ -49,6 +51,7 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
         if is_detour(outer, inner):
             entries[position] = as_direct(outer)
             detours.add(position + 1)
+    # From the innermost entry outwards: each entry gets the one that it leads to.
     kept = None
     for position, file in reversed(list(enumerate(files))):
         if position not in detours and not file.startswith(hidden):

@@ -47,6 +47,7 @@ _Found = tuple[str, bool, str | None, list[int]]
 def _of_parameters(context: ProbeContext) -> Iterator[_Found]:
     for position, parameter in enumerate(context.named.parameters):
         for name, value in _misspelt(vars(parameter)):
+            # An attribute that agrees with what torch does has no effect that anyone could miss.
             if parameter.requires_grad != value:
                 yield name, value, None, [position]
 
@@ -57,6 +58,7 @@ def _of_modules(context: ProbeContext) -> Iterator[_Found]:
     }
     records = zip(context.named.modules, context.named.module_records, strict=True)
     for module, record in records:
+        # On a module, `requires_grad` itself freezes nothing: it is no attribute of torch's.
         own = {name: value for name, value in vars(module).items() if name == _RIGHT}
         for name, value in (*_misspelt(vars(module)), *_flags(own)):
             opposite = [

@@ -73,6 +73,7 @@ def clipped_by_value(gradient: Tensor, value: float) -> Left:
         sizes = block.abs()
         kept = sizes.clamp(max=limit)
         square += float(torch.dot(kept, kept))
+        # Sizes suffice: clipping by value keeps every sign.
         product += float(torch.dot(sizes, kept))
         cut += int((sizes > limit).sum())
     return Left(math.sqrt(square * repeats), product * repeats, cut * repeats, numel)
@@ -105,6 +106,7 @@ def unit_factors(gradient: Tensor, weight: Tensor, ratio: float) -> tuple[Tensor
     rows, weights = _rows(gradient, weight)
     norms = _row_norms(rows)
     limits = ratio * _row_norms(weights).clamp(min=LEAST_WEIGHT_NORM)
+    # By `<`, as the paper's code does: a unit exactly at its limit is multiplied by 1 either way.
     factors = torch.where(norms < limits, 1.0, limits / norms.clamp(min=LEAST_GRADIENT_NORM))
     return factors, norms
 
@@ -182,6 +184,7 @@ class ClipProbe:
         tell_stage(f"measuring clipping by norm, value and weights: batch {len(self._passes) + 1}")
         held = [_gradient_of(parameter) for parameter in self._parameters]
         known = [gradient for gradient in held if gradient is not None]
+        # Chosen from the first batch, so that all batches are clipped alike.
         if self._value is None:
             self._value = _typical_largest(known)
         value, kind = self._value, self._options.norm_type

@@ -20,6 +20,7 @@ from gradscope.target.target import Outcome, Target
 
 def is_made(optimizer: torch.optim.Optimizer) -> bool:
     """Return whether the construction of an optimizer is finished."""
+    # `Optimizer.__init__` may have raised before it set them.
     return hasattr(optimizer, "param_groups")
 
 
@@ -84,6 +85,7 @@ class ProbeContext:
         """Run the block as that forward, with gradients, under modes and hooks of probes."""
         with (
             self.as_at_first(),
+            # The caller may inspect in inference mode, in which nothing requires grad.
             torch.inference_mode(False),
             torch.enable_grad(),
             watchable(),

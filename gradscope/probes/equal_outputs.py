@@ -56,6 +56,7 @@ def probe_equal_outputs(context: ProbeContext) -> str | None:
             return "the model does not return a number for each of four examples"
         if not group:
             return None
+        # A second forward, because only the end of the first one shows which examples are equal.
         merging = _Merging(rows, group)
         seen.run(context, merging)
     except GradscopeError:
@@ -122,6 +123,7 @@ class _Ends:
         if rows < _LEAST_ROWS or not given or not returned:
             return 0, ()
         inputs, outputs = _kinds(given), _kinds(returned)
+        # Reversed, because the last row of a kind wins: it is then the first.
         firsts = {kind: row for row, kind in reversed([*enumerate(inputs)])}
         (most, _), *others = Counter(outputs[row] for row in firsts.values()).most_common()
         group = tuple(row for row in sorted(firsts.values()) if outputs[row] == most)
@@ -168,6 +170,7 @@ class _Merging(TorchFunctionMode):
                     self.leaves_out = name in _CHOOSING or (
                         name in _MASKING and not all(one.requires_grad for one in operands)
                     )
+                # Examples may be equal for a while, as at padding, and differ again.
                 self._is_merged = is_merged
         return result
 
@@ -206,5 +209,6 @@ def _kinds(tensors: Iterable[Tensor]) -> list[tuple[int, ...]]:
 def _numbered(tensor: Tensor) -> Tensor:
     flat = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
+    # Numbered within a tensor, so that rows of several tensors are compared as short keys.
     numbers: Tensor = torch.unique(flat.reshape(len(flat), -1), dim=0, return_inverse=True)[1]
     return numbers

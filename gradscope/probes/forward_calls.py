@@ -212,6 +212,7 @@ def _note_ranges(context: ProbeContext) -> None:
 def _note_quotients(context: ProbeContext) -> None:
     observed = context.capture.unvarying
     for line, one in observed.quotients.items():
+        # Positions divided by a block size are 0 in the first block of every batch.
         if line not in observed.varying and not one.is_sorted:
             context.assembler.note(
                 ZeroQuotientRecord(

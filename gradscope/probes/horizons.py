@@ -104,6 +104,7 @@ def _record(
         last = layer.forward(inputs, state)[0].select(time, -1)
         # At that point, the backward half of a bidirectional layer has processed only one step.
         last = last[..., : layer.proj_size or layer.hidden_size]
+        # Random weights, because the parts of a plain sum may cancel.
         weights = torch.randn(last.shape, generator=generator).to(last)
         (gradient,) = torch.autograd.grad((last * weights).sum(), inputs)
     return HorizonRecord(
@@ -120,6 +121,7 @@ def _unpacked(
     """Return a layer's input and initial state as tensors without a graph."""
     if isinstance(inputs, PackedSequence):
         padded, lengths = pad_packed_sequence(inputs, batch_first=layer.batch_first)
+        # The shorter sequences end in padding, which the layer never sees.
         longest = (lengths == lengths.max()).to(padded.device)
         return (padded[longest] if layer.batch_first else padded[:, longest]), None
     dtype = next(members.parameters(layer)).dtype
@@ -129,6 +131,7 @@ def _unpacked(
 
 
 def _norms(gradient: Tensor, time: int) -> tuple[float, ...]:
+    # In float64: the first steps of a long sequence may be below the range of float32 squares.
     by_step = gradient.detach().double().movedim(time, 0).flatten(1)
     return tuple(torch.linalg.vector_norm(by_step, dim=1).tolist())
 

@@ -127,6 +127,7 @@ def _groups(context: ProbeContext) -> list[tuple[int, ...]]:
     for position in lost.values():
         cuts = finder.unsettled(position)
         if cuts:
+            # Parameters behind the same cuts share one forward: each costs as much as a step.
             groups.setdefault(cuts, []).append(position)
     return [tuple(positions) for positions in groups.values()]
 
@@ -144,6 +145,7 @@ def _other_values(parameters: Iterable[Tensor]) -> Iterator[None]:
         for parameter, values in kept:
             # Noise from a generator of its own leaves the random numbers of the forward unchanged.
             noise = torch.randn(values.shape, generator=generator)
+            # Through `.data`, so that no version changes: saved tensors of a live graph stay valid.
             parameter.data.copy_(noise)
         yield
     finally:

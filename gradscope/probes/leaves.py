@@ -22,6 +22,7 @@ from gradscope.target import members
 MOST_VALUES = 20_000
 """Maximum number of attribute values searched."""
 
+# From an instance, because torch sets these attributes in `__init__`.
 _MODULES_OWN = frozenset(vars(nn.Module()))
 
 _NOT_ENTERED = (BuiltinFunctionType, FunctionType, MethodType, ModuleType, str, bytes, type)
@@ -204,6 +205,8 @@ def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int,
     for tensor, position in _stored_tensors(context):
         if id(tensor) in wanted:
             found.setdefault(id(tensor), position)
+        # A tensor computed once in `__init__`, such as a scaled table, has leaves that no name
+        # holds.
         for leaf in _computed_from(context, tensor, wanted):
             computed.setdefault(leaf, position._replace(origin="computed"))
     return computed | found
@@ -279,6 +282,7 @@ def _named_tensors(value: object, name: str, seen: set[int]) -> Iterator[tuple[T
     for _ in range(MOST_VALUES):
         if not waiting:
             return
+        # Breadth first, so that a tensor gets its shortest name.
         value, name = waiting.pop(0)
         if isinstance(value, Tensor):
             yield value, name

@@ -31,6 +31,7 @@ def probe_left_out_terms(context: ProbeContext) -> str | None:
     with DisableTorchFunction():
         for name, line, node in _returned(context):
             found.setdefault(node, (name, context.assembler.site_of(line)))
+        # A term that is returned and stored as well is one term.
         kept = [(name, node) for name, node in _kept(context) if node not in found]
     if kept:
         search = UserCodeSearch(context)
@@ -67,6 +68,7 @@ def _returned(context: ProbeContext) -> Iterator[tuple[str, Line, Node]]:
             continue
         assigned = (name for name in _assigned(line) if not name.startswith("_"))
         names = [name for name in assigned if _TERM.search(name)]
+        # Of several names, the source does not tell which part of the result has which.
         if len(names) == 1:
             yield names[0], line, left_out[0]
 

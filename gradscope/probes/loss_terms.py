@@ -73,6 +73,7 @@ def _terms(context: ProbeContext, outcome: Outcome) -> list[_Term]:
     ]
     found = []
     for (name, term), weight in zip(given, weights, strict=True):
+        # A term that the loss does not contain, or multiplies by 0, has no part in its gradient.
         if weight is None or not bool(weight.any()):
             continue
         gradients = torch.autograd.grad(
@@ -90,6 +91,7 @@ def _pair(terms: list[_Term], first: int, second: int) -> TermPairRecord:
         _norm([one[position] for position in shared]),
         _norm([other[position] for position in shared]),
     )
+    # Large products of both signs may cancel: `fsum` rounds once.
     product = math.fsum(_dot(one[position], other[position]) for position in shared)
     return TermPairRecord(
         first=first,

@@ -99,7 +99,9 @@ def _changed(batch: object, division: Division) -> object:
         if not value.ndim or value.shape[0] != rows:
             return value
         changed = value.detach().clone()
+        # The middle one, because operations that mix neighbours reach it from both sides.
         other = 0 if not torch.equal(changed[0], changed[middle]) else rows - 1
+        # Numbers of another example, because invented ones may be no valid input.
         changed[middle] = changed[other]
         return changed.requires_grad_(value.requires_grad)
 
@@ -186,6 +188,7 @@ class _Results(TorchFunctionMode):
         if not self.is_second:
             self._keep(name, tensor)
             return
+        # Results are paired by their order, which a data-dependent branch breaks.
         if self._position >= len(self._kept) or self._kept[self._position][0] != name:
             self.skip_reason = "the forward takes another way with one example changed"
             return
@@ -254,4 +257,5 @@ class _Results(TorchFunctionMode):
         indices = changed.movedim(dimension, 0).reshape(size, -1).any(1).nonzero().flatten()
         if self._is_block(indices, size // self._rows):
             return True
+        # Repeated batches, as for beams, may have the examples innermost.
         return bool((indices % self._rows == self._middle).all())

@@ -59,6 +59,7 @@ class OptimizerProbe:
         Raises:
             UserCodeError: The optimizer raised.
         """
+        # Copies, because an optimizer writes in place.
         before = [None if why_unreadable(p) else p.detach().clone() for p in self._parameters]
         self.move()
         return norms([_change(p, old) for p, old in zip(self._parameters, before, strict=True)])
@@ -72,6 +73,7 @@ class OptimizerProbe:
         for optimizer in self._optimizers:
             try:
                 optimizer.step()
+            # The optimizer may be the user's own, and raise anything.
             except Exception as error:
                 raise UserCodeError(
                     f"{type(optimizer).__name__}.step raised an exception"

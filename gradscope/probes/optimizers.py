@@ -179,6 +179,7 @@ class _OptimizerReading:
         ones at the same positions. If it holds none of them, all shapes must match.
         """
         trainable = [position for position, p in enumerate(self._parameters) if p.requires_grad]
+        # Scripts give an optimizer either all parameters or those that require grad.
         for positions in (list(range(len(self._parameters))), trainable):
             if len(positions) != len(held) or not held:
                 continue
@@ -196,6 +197,7 @@ class _OptimizerReading:
 
 
 def _may_replace(old: Tensor, new: Tensor, *, exactly: bool) -> bool:
+    # A head that was replaced for other classes has another shape at the same position.
     return old.shape == new.shape if exactly else old.dim() == new.dim()
 
 
@@ -216,6 +218,7 @@ def _betas(group: dict[str, object]) -> tuple[float, float] | None:
 def _number(group: dict[str, object], name: str) -> float | None:
     value = group.get(name)
     if isinstance(value, Tensor):
+        # Capturable and fused optimizers keep the rate as a tensor.
         one = whole(value)
         return float(one) if one is not None and one.numel() == 1 else None
     return float(value) if isinstance(value, int | float) else None

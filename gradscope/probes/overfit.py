@@ -77,6 +77,7 @@ def _is_over(losses: list[float]) -> bool:
     first, last = losses[0], losses[-1]
     if not math.isfinite(last) or abs(last) > DIVERGED * max(abs(first), 1.0):
         return True
+    # A loss that may be negative, such as a likelihood, has no share of the first one.
     return 0 <= last <= LEARNED * first
 
 

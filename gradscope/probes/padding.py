@@ -45,6 +45,7 @@ def probe_padding(context: ProbeContext, before: Tensor) -> None:
         batch = map_tensors(target.batch, padding.replace)
         with _WithoutMask(context) as calls, context.as_at_first(), torch.enable_grad():
             loss = target.forward.at(batch, target.seed)().loss.detach()
+        # Not bit for bit: a masked position takes part in sums whose rounding it changes.
         if torch.allclose(loss, before, rtol=1e-5, atol=1e-8):
             continue
         call, argument = calls.first()
@@ -81,6 +82,8 @@ def _marked(mask: Tensor, data: Tensor) -> Iterator[Tensor]:
         yield positions[None] >= mask[:, None]
     elif mask.shape == data.shape[:2] and bool(((mask == 0) | (mask == 1)).all()):
         yield mask == 0
+        # Libraries disagree: True marks padding in `key_padding_mask`, and tokens in
+        # `attention_mask`.
         yield mask == 1
 
 
@@ -94,8 +97,10 @@ def _filled(data: Tensor, marked: Tensor) -> Tensor | None:
     padding = data[marked]
     if len(padding) < _FEWEST:
         return None
+    # Tokens of the same sequence are valid input, where invented ones may not be.
     kept = data[:, 0] if is_end else data[:, -1]
     is_constant = bool((padding == padding[0]).all())
+    # Padding has one value; if the first token has it too, replacing it would change nothing.
     if not is_constant or bool((kept == padding[0]).all()):
         return None
     other = kept.unsqueeze(1).expand_as(data)
@@ -126,6 +131,7 @@ class _WithoutMask:
         try:
             signature = inspect.signature(type(module).forward)
             given = signature.bind_partial(module, *args, **kwargs).arguments
+        # Builtins have no signature, and a call that does not fit it is not of this forward.
         except (TypeError, ValueError):
             return
         missing = [

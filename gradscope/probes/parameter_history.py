@@ -90,6 +90,7 @@ def _note_uncalled_updates(context: ProbeContext) -> None:
         for function in _updates_in(file, is_script=file == script):
             name = re.compile(rf"\b{function.name}\b")
             others = (other for other in files if other != file)
+            # By word: another file may call it through any object.
             if not any(map(name.search, map(_source_of, others))):
                 code = code_at(file, function.lineno)
                 line = None if code is None else Line(code, function.lineno)
@@ -106,8 +107,10 @@ def _updates_in(file: str, *, is_script: bool) -> tuple[ast.FunctionDef, ...]:
     # Every file of the user's is searched: a test suite that inspects many models has hundreds.
     lines = linecache.getlines(file)
     searched, found = _KNOWN.get((file, is_script), (None, ()))
+    # `linecache` returns the same list until a file has changed.
     if searched is not lines:
         source = "".join(lines)
+        # A search for words is far cheaper than parsing.
         may_update = "zip(" in source and "parameters()" in source
         found = tuple(uncalled_updates(tree_of(file), is_script=is_script)) if may_update else ()
         _KNOWN[file, is_script] = lines, found
@@ -125,6 +128,7 @@ def _file_of(module: object) -> str | None:
 
 def _is_pretrained(module: object) -> bool:
     """Return whether a module says where its weights were loaded from, as those of transformers."""
+    # By `vars`, because asking a module runs its `__getattr__`.
     name = vars(module).get("name_or_path")
     return isinstance(name, str) and bool(name)
 

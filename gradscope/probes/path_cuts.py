@@ -37,6 +37,7 @@ def probe_path_cuts(context: ProbeContext) -> str | None:
     }
     left, found = _MOST_NODES, 0
     for cut in context.capture.cuts.cuts:
+        # Most cuts, such as those of logging, lead nowhere near the loss.
         joins, read_into = within(cut.joins, nodes), within(cut.read_into, nodes)
         if not (joins or read_into):
             continue
@@ -68,6 +69,7 @@ class _Behind:
             if position is not None and not is_inside:
                 self.origins.append((position, slot))
                 is_inside = True
+            # Only the nodes that accumulate into a leaf have it.
             leaf = getattr(node, "variable", None)
             if isinstance(leaf, Tensor):
                 leaves.append(leaf)

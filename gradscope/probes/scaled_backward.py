@@ -21,6 +21,7 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.failures import FlushedGradient, FlushRecord
 
+# The first is the initial scale of torch's `GradScaler`.
 _FACTORS = (2.0**16, 2.0**12, 2.0**8, 2.0**4)
 _NARROW = tuple(
     dtype
@@ -133,6 +134,7 @@ def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scal
     Returns:
         The gradients, or why there are none.
     """
+    # The largest first: it finds most of the lost elements, and may overflow.
     for factor in _FACTORS:
         try:
             gradients = torch.autograd.grad(
@@ -171,6 +173,7 @@ def _compared(position: int, before: Tensor | None, after: Tensor) -> FlushedGra
 def autocast_lines() -> Iterator[AutocastLines]:
     """Record the lines that enter `torch.autocast` while the block runs."""
     caller, found = Caller(), AutocastLines()
+    # On the class, because scripts make a context per step, and libraries hold their own.
     original = torch.autocast.__enter__
 
     @uncounted

@@ -48,6 +48,7 @@ def unread_leaves(leaves: Iterable[Tensor]) -> Iterator[tuple[Tensor, ScriptLeaf
     wanted = {
         id(leaf): leaf
         for leaf in leaves
+        # A hook reads the gradient.
         if type(leaf) in (Tensor, nn.Parameter) and not leaf._backward_hooks
     }
     if not wanted:
@@ -77,6 +78,7 @@ def _held(frame: FrameType) -> Iterator[tuple[object, ScriptLeaf]]:
             )
             yield value, ScriptLeaf(name, line, is_kept)
     owner = frame.f_locals.get("self")
+    # What a module holds is searched by `probe_leaves`.
     if owner is None or isinstance(owner, nn.Module):
         return
     for attribute, value in getattr(owner, "__dict__", {}).items():

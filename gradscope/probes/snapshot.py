@@ -60,6 +60,7 @@ class Contents:
         return _inside(value)
 
     def _note_container(self, value: object) -> Iterable[object]:
+        # Shallow, because what is inside is saved by itself, and must stay the same objects.
         self._containers.append((value, copy.copy(value)))
         return _inside(value)
 
@@ -171,6 +172,7 @@ class _SavedValues:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "_SavedValues":
+        # FSDP frees the memory of gathered weights: there is nothing to save or restore.
         values = None if has_freed_memory(tensor) else tensor.detach().clone()
         return cls(tensor, tensor.detach(), values, _version(tensor))
 
@@ -188,6 +190,7 @@ class _SavedValues:
             if tensor.layout is torch.sparse_csr:  # its elements may be others by now
                 tensor.resize_as_sparse_(values)
             stored = _stored_once(tensor, tensor)
+            # torch refuses writes to tensors of which several elements share memory.
             stored.copy_(_stored_once(values, tensor))
 
 
@@ -199,6 +202,7 @@ def _set_versions(saved: list[_SavedValues]) -> None:
     counted = [one for one in saved if one.version != _UNCOUNTED]
     tensors = tuple(one.tensor for one in counted)
     versions = tuple(one.version for one in counted)
+    # There is no public way to write without raising the version.
     torch._C._autograd._unsafe_set_version_counter(tensors, versions)
 
 

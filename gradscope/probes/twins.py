@@ -224,6 +224,7 @@ def _are_exchangeable(context: ProbeContext, index: int, weight: Tensor, gradien
     owner = context.named.modules[context.named.parameter_records[index].module]
     if not isinstance(owner, nn.Linear | _ConvNd) or getattr(owner, "groups", 1) != 1:
         return False
+    # Most weights differ in their first two rows, and the checks below read all parameters.
     if not weight[0].any() or not torch.equal(weight[1], weight[0]):
         return False
     parameters = context.named.parameters
@@ -283,6 +284,7 @@ def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Ten
 
 def _alike(weight: Tensor, gradient: Tensor) -> int:
     """Return the number of rows equal to the first one with a gradient, itself included."""
+    # A row without a gradient may be unused: it says nothing about symmetry.
     learning = gradient[: 4 * _FEW].ne(0).any(1).nonzero()
     if not len(learning):
         return 0
@@ -299,5 +301,6 @@ def _alike(weight: Tensor, gradient: Tensor) -> int:
 
 def _equal_rows(rows: Tensor, row: Tensor) -> Tensor:
     wide = row.double()
+    # In float64: equal rows of half types would otherwise differ by rounding of the difference.
     distances = torch.linalg.vector_norm(rows.double() - wide, dim=1)
     return torch.le(distances, TOLERANCE * torch.linalg.vector_norm(wide))

@@ -51,6 +51,7 @@ class UserCodeSearch:
             if isinstance(node, ast.Assign | ast.Call)
             and (target := _given_elements(node, shares=shares)) is not None
         ]
+        # From the certain to the likely: the first kind that finds lines decides.
         named = [site for target, site in given if any(_is(target, name) for name in names)]
         likely = [site for target, site in given if any(_may_be(target, name) for name in names)]
         in_loops = [site for target, site in given if shares and target.isidentifier()]
@@ -75,6 +76,7 @@ class UserCodeSearch:
 
         It is unknown, and False, for a class with a base in an installed library.
         """
+        # Up to `nn.Module`, which reads no attribute of a subclass by name.
         bases = owner.__mro__[: owner.__mro__.index(nn.Module)]
         files = [file for base in bases for file in _file_of(base)]
         if len(files) < len(bases) or not all(map(_is_of_user, files)):
@@ -110,6 +112,7 @@ def _files(context: ProbeContext) -> Iterator[str]:
     files = [line.code.co_filename for line in lines if line is not None]
     for kind in {type(module) for module in context.named.modules}:
         files += _file_of(kind)
+    # The loop may be in a file that makes no module.
     files += _file_of(sys.modules.get("__main__"))
     for file in dict.fromkeys(files):
         if _is_of_user(file):
@@ -147,6 +150,7 @@ def _code(file: str) -> CodeType | None:
 @lru_cache(maxsize=16)
 def _compiled(source: str, file: str) -> CodeType | None:
     try:
+        # Never run: lines refer to code objects, which no running function need have.
         return compile(source, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
@@ -291,6 +295,7 @@ def _is(written: str, name: str) -> bool:
     """Return whether an expression such as `self.layers[0].weight` matches `layers.0.weight`."""
     parts = written.replace("[", ".").replace("]", "").split(".")
     own = name.split(".")
+    # The last two parts: the object before them has any name in the script.
     depth = min(2, len(own))
     return parts[-depth:] == own[-depth:]
 

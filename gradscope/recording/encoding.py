@@ -20,6 +20,7 @@ _remembered = lru_cache(maxsize=4_096)
 
 def write_text(text: str) -> str:
     """Return text that UTF-8 can encode: half a surrogate pair, as in odd paths, is escaped."""
+    # SQLite stores UTF-8 only, and sqlite3 refuses such a text with an error.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -121,6 +122,7 @@ def write_names(names: Iterable[str]) -> str:
 @_remembered
 def read_names(cell: str) -> tuple[str, ...]:
     """Return the names in a cell."""
+    # A tuple, because the cache returns the same object to all who ask.
     return tuple(json.loads(cell))
 
 
@@ -132,6 +134,7 @@ def write_numbers(numbers: Iterable[tuple[str, float]]) -> str:
     return _ENCODE({name: spell(value) for name, value in numbers})
 
 
+# Writers may give whole numbers: readers get floats all the same.
 _DECODE = json.JSONDecoder(object_pairs_hook=tuple, parse_int=float).decode
 
 
@@ -181,6 +184,7 @@ def write_gradient(gradient: GradientStat | None) -> tuple[Cell, ...]:
 def read_gradient(cells: Sequence[Cell]) -> GradientStat | None:
     """Return the statistics in the cells."""
     numel, norm, maximum, zero_share, nonfinite, sampled, exponent, magnitudes = cells
+    # A gradient always has its norm, and the other columns may be NULL with one, too.
     if norm is None:
         return None
     return GradientStat(
@@ -196,6 +200,7 @@ def read_gradient(cells: Sequence[Cell]) -> GradientStat | None:
 
 
 def _whole(cell: Cell) -> int:
+    # SQLite keeps to no declared type: a damaged cell may hold anything.
     if not isinstance(cell, int):
         raise ValueError(f"`{cell}` is not a whole number")
     return cell

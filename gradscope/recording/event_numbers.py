@@ -29,6 +29,7 @@ class Recorded(Generic[Value, Written]):
     @overload
     def __get__(self, event: "_WithNumbers", owner: type) -> Value: ...
     def __get__(self, event: "_WithNumbers | None", owner: type) -> Self | Value:
+        # Without an event, it is read from the class, for its meaning.
         return self if event is None else self._of(event.numbers.get(self.name))
 
     if TYPE_CHECKING:

@@ -55,6 +55,7 @@ class Event:
 class Observation(Event):
     """Something that captured steps have shown: no call of the training loop."""
 
+    # Without it, here and below, each of very many events would have a dict besides its slots.
     __slots__ = ()
 
 
@@ -369,6 +370,7 @@ def meanings(kind: str) -> Mapping[str, str]:
     """Return what each number of a kind of event means, by name."""
     return {
         name: declared.meaning
+        # Numbers are declared by the bases, too.
         for base in EVENT_CLASSES[kind].__mro__
         for name, declared in vars(base).items()
         if isinstance(declared, Recorded)

@@ -62,6 +62,7 @@ class GrowingRecording:
         Raises:
             sqlite3.Error: The file cannot be read.
         """
+        # A connection that stays open would keep the training from ending its log at its end.
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as base:
             base.execute("BEGIN")  # a consistent view of all tables
@@ -69,6 +70,8 @@ class GrowingRecording:
             modules, parameters = self._new(base, MODULES), self._new(base, PARAMETERS)
             norms, norm_steps = self._norms(base)
             return Growth(
+                # Again each time: the model and the optimizer are described only once they are
+                # known.
                 header=read_header(dict(base.execute("SELECT name, value FROM meta"))),
                 steps=steps,
                 events=events,
@@ -83,10 +86,12 @@ class GrowingRecording:
         self, base: sqlite3.Connection
     ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
         """Return new steps and events, those of repeated steps included."""
-        steps, events = self._new(base, STEPS), self._new(base, EVENTS, self._kinds)
-        repeated = self._new(base, REPEATED_STEPS)
+        steps, repeated = self._new(base, STEPS), self._new(base, REPEATED_STEPS)
+        # Of steps that others repeat, the backward passes tell whose losses come next.
+        events = self._new(base, EVENTS, () if repeated else self._kinds)
         if repeated:
             steps, events = self._with_repeated(base, steps, events, repeated)
+        # A step that is written again has an id behind those read, and an old index.
         since = self._seen
         self._seen = max((step.index for step in steps), default=since)
         return (
@@ -102,6 +107,8 @@ class GrowingRecording:
         repeated: Sequence[RepeatedSteps],
     ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
         new = {step.index for step in steps}
+        # Steps that were read before: their events of other kinds are needed again, and not
+        # returned.
         sources = {index for one in repeated for index in one.sources} - new
         all_steps, all_events = with_repeated(
             (*_of_steps(base, STEPS, sources), *steps),
@@ -129,6 +136,7 @@ class GrowingRecording:
         return tuple(table.read_many(rows)) if rows else ()
 
     def _norms(self, base: sqlite3.Connection) -> tuple[dict[int, float | None], dict[int, int]]:
+        # Read behind the parameters: their number tells when the norms of all are found.
         found = last_norms(base, self._advance(base, NORMS), self._read[PARAMETERS.name])
         last = {parameter: (norm, step) for step, parameter, norm in found}
         return (

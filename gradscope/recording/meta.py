@@ -98,6 +98,7 @@ def read_header(texts: Texts) -> Header:
     """
 
     def text(name: str) -> str:
+        # A text that must be there may still be NULL in a damaged file.
         value = texts.get(name)
         if value is None:
             raise ValueError(f"`{name}` is missing in the table `meta`")
@@ -129,6 +130,7 @@ def read_header(texts: Texts) -> Header:
             # Recordings of earlier versions lack it.
             repository=text("target.root") if repository is None else repository,
         ),
+        # Recordings of earlier versions lack it.
         finished=texts.get("finished") != "false",
     )
 

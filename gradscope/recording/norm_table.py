@@ -52,6 +52,7 @@ class NormTable(Sequence[ParameterStat]):
             rows: Step, parameter, reach, and the norms of gradient, weight and update.
             numels: By parameter: number of its elements.
         """
+        # Arrays take 8 bytes an entry; a list of floats takes four times as much.
         steps, parameters, reaches = array("q"), array("q"), bytearray()
         gradients, weights, updates = array("d"), array("d"), array("d")
         for batch in rows:
@@ -60,6 +61,7 @@ class NormTable(Sequence[ParameterStat]):
             parameters.extend(of_parameter)
             reaches.extend(map(CODES.__getitem__, reach))
             for column, values in zip((gradients, weights, updates), norms, strict=True):
+                # Cells may hold `NaN` as a text.
                 column.extend(map(float, values))
         return cls(
             steps=steps,
@@ -85,6 +87,7 @@ class NormTable(Sequence[ParameterStat]):
         while at < len(self):
             end = bisect_right(self.steps, self.steps[at], at)
             own = self.parameters[at:end]
+            # Arrays are compared in C: nearly all of a run's steps are equal here.
             if own != measured:
                 if at > start:
                     yield measured, range(start, at)
@@ -99,10 +102,12 @@ class NormTable(Sequence[ParameterStat]):
         parameters = self.parameters[rows.start : rows.stop]
         norms = self.gradients[rows.start : rows.stop]
         if min(norms, default=0.0) >= 0:  # nearly always: much faster than checking each
+            # Bytes, because arrays cannot be keys.
             key = array("q", parameters).tobytes()
             if key not in self._sets:
                 self._sets[key] = frozenset(parameters)
             return self._sets[key]
+        # Not `norm >= 0`: a gradient whose norm is NaN exists.
         return frozenset(p for p, norm in zip(parameters, norms, strict=True) if not norm < 0)
 
     def __len__(self) -> int:

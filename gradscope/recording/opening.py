@@ -25,6 +25,7 @@ def opened_to_read(file: Path) -> Iterator[sqlite3.Connection]:
     """
     _check_file(file)
     try:
+        # By URI: only so can SQLite be kept from creating a file. `as_uri` escapes a `?`.
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
             _check_format(base, file)
             base.execute("BEGIN")  # one transaction
@@ -32,6 +33,7 @@ def opened_to_read(file: Path) -> Iterator[sqlite3.Connection]:
     except sqlite3.OperationalError as error:
         raise GradscopeError(f"cannot read `{file}`: {error}", cause=cut_off(file)) from error
     except sqlite3.Error as error:
+        # SQLite looks at the file with the first query only, and not when it is opened.
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise GradscopeError(f"`{file}` is not a recording of gradscope") from error
         raise _damaged(file, error) from error

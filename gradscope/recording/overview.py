@@ -78,6 +78,7 @@ def read_overview(path: Path) -> Overview:
     with opened_to_read(path) as base:
         header = read_header(dict(base.execute("SELECT name, value FROM meta")))
         runs, indices = _count(base)
+        # The later ones are exact where several know a step.
         losses = {**_of_summaries(base), **_of_repeated(base), **_of_steps(base)}
         ending = next(iter(_records(base, RunEnding)), None)
         return Overview(
@@ -94,15 +95,18 @@ def _count(base: sqlite3.Connection) -> tuple[int, int]:
     """Return the number of rows of runs, and the number of steps."""
     runs, rows, last = base.execute(
         f"SELECT ifnull(sum(kind = 'run'), 0), count(*), ifnull(max(step), -1) FROM {STEPS.name} "
+        # The last row of a run may have events that led to no step.
         "WHERE kind <> 'run' OR optimizer IS NOT NULL"
     ).fetchone()
     if not runs:
         return 0, rows
     repeated = [one.first + one.count - 1 for one in REPEATED_STEPS.records(base)]
+    # Not the number of rows: steps that were summarised have none.
     return runs, max(last, *repeated, -1) + 1
 
 
 def _seconds(base: sqlite3.Connection) -> float:
+    # By the key, which SQLite finds at once: `max(seconds)` would read all events.
     last = f"SELECT seconds FROM {EVENTS.name} ORDER BY id DESC LIMIT 1"
     of_events = [seconds for (seconds,) in base.execute(last)]
     return max((*of_events, *(one.ended for one in REPEATED_STEPS.records(base))), default=0.0)

@@ -33,13 +33,15 @@ def check_free(path: Path, *, force: bool) -> None:
 def _is_open_elsewhere(path: Path) -> bool:
     """Return whether another process has a recording open for longer than a reader does."""
     try:
+        # Readers hold a recording for moments only: SQLite waits for them.
         with closing(sqlite3.connect(path, timeout=1.0)) as base:
             (mode,) = base.execute("PRAGMA journal_mode").fetchone()
             if mode == "wal":
                 # Needs exclusive access, and merges the log that a killed process left.
                 base.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        # The lowest byte is the error: the rest tells, for example, that a log is being recovered.
+        return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
     return False
 
 
@@ -50,6 +52,7 @@ def claim(path: Path) -> bool:
         FileExistsError: There is a file that is not empty.
     """
     try:
+        # Exclusively, so that only one of two processes that start at once gets the name.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         if path.stat().st_size:
@@ -93,8 +96,11 @@ def cut_off(file: Path) -> str | None:
     """Return what a damaged file lacks, if it is shorter than it says."""
     with suppress(OSError):
         size = file.stat().st_size
+        # Only where reading failed: closing a file drops all locks that the process has on it.
         with file.open("rb") as stream:
             start = stream.read(100)
+        # SQLite's header has the page size here, with 1 for 65,536, and the number of pages from
+        # byte 28.
         page = int.from_bytes(start[16:18], "big")
         whole = int.from_bytes(start[28:32], "big") * (65_536 if page == 1 else page)
         if size < whole:

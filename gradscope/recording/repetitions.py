@@ -119,7 +119,9 @@ def unfolded(
     one: RepeatedSteps, sources: Sources
 ) -> Iterator[tuple[StepRecord, list[EventRecord]]]:
     """Yield repeated steps with their events; numbers that were not measured are omitted."""
+    # Once for each source: thousands of steps repeat the same few.
     known = [sources.of(index) for index in one.sources]
+    # An iterator for all steps, because their numbers of losses differ.
     choices, losses = array("H", one.choices), iter(array("d", one.losses))
     duration = (one.ended - one.began) / max(len(choices), 1)
     for order, (choice, rate) in enumerate(zip(choices, array("d", one.rates), strict=True)):
@@ -227,6 +229,7 @@ def repeated(known: Recording, own: Recording) -> Recording:
         own: Header, steps and statistics, and the evidence that replaces the earlier one's.
     """
     kinds = {type(record) for record in own.evidence}
+    # A kind that the step has measured itself replaces all records of that kind.
     shared = (one for one in known.evidence if type(one) in _OF_STRUCTURE - kinds)
     return replace(
         own,
@@ -262,6 +265,7 @@ def own_part(captured: CapturedStep) -> Recording:
 
 def _probe_records(known: Recording) -> Iterator[ProbeRecord]:
     for record in known.evidence_of(ProbeRecord):
+        # Those that met an obstacle in the first step would meet it here, too.
         if record.name in _OF_NUMBERS and record.obstacle is None:
             yield replace(record, obstacle=NOT_IN_EVERY_STEP)
         elif record.name == _NONFINITE:

@@ -71,6 +71,7 @@ class RowsInFile(Sequence[T]):
     def _row(self, index: int) -> T:
         try:
             uri = f"{self.file.as_uri()}?mode=ro"
+            # One for each row: sqlite3 refuses a connection that another thread has opened.
             with closing(sqlite3.connect(uri, uri=True)) as base:
                 cells = base.execute(self.table.query, (index,)).fetchone()
             if cells is not None:

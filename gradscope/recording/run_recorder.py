@@ -98,6 +98,7 @@ class RunRecorder:
     """
 
     def __init__(self, path: Path, header: Header, room: Room | None = None) -> None:
+        # Written at the start, because a process that is killed writes nothing at its end.
         self._header = dataclasses.replace(header, finished=False)
         limit = None if room is None else room.limit
         self._writer = RecordingWriter(path, self._header, limit=limit)
@@ -110,6 +111,7 @@ class RunRecorder:
         self._readings = ReadingsOfAll()
         """Reads the steps if no thinner does."""
         self._limit = limit
+        # Less than the limit, because summarising old steps writes before it deletes.
         if limit is not None:
             self._writer.allow(room_for_steps(limit))
 
@@ -123,6 +125,7 @@ class RunRecorder:
         thinner = self.thinner
         if thinner is not None and any(step.same_as in self._lost for step in one.captured_steps):
             one = self._without_captures(thinner, one)
+        # With norms, each step would be written and undone before it is written without them.
         if thinner is not None and thinner.is_tight and one.norms:
             self._write_events(thinner, one)
             return
@@ -143,6 +146,7 @@ class RunRecorder:
                 self._is_thinning = False
             noted = self._noted(one)
             self.batches.note(noted)
+        # After the step's transaction, because each batch has one of its own.
         self.batches.keep(noted)
 
     def _noted(self, one: RunStep | RepeatedSteps) -> list[Reading]:
@@ -218,6 +222,8 @@ class RunRecorder:
             if records:
                 self._writer.add(table, records)
         for position, optimizer in one.optimizers:
+            # Not added: an optimizer's record is written again when it gets groups or replaces
+            # another.
             self._writer.put(evidence[TrainedOptimizer], position, optimizer)
         for record in one.ranks:
             self._writer.add(evidence[type(record)], [record])
@@ -267,6 +273,7 @@ class RunRecorder:
 
     def _end(self, header: Header, ending: RunEnding | None, cost: WatchCost | None) -> None:
         if self._limit is not None:
+            # The room that was left for summaries is free for the end.
             self._writer.allow(self._limit)
         try:
             self._write(header, *(one for one in (ending, cost) if one is not None))

@@ -93,6 +93,7 @@ class NormSets:
     def forget(self, count: int) -> None:
         """Forget the sets that a transaction that failed has written, after this many."""
         while len(self._known) > count:
+            # Dicts drop what was added last.
             self._known.popitem()
 
     def _set(self, parameters: tuple[int, ...]) -> int:
@@ -109,6 +110,7 @@ def _cell(values: Sequence[float | None]) -> bytes | None:
     """Return numbers in the byte order that reads in hexadecimal; None if there is none."""
     if None in values:
         known = [NOT_MEASURED if value is None else value for value in values]
+        # NULL for steps that measure no weights: nine of ten.
         if known.count(NOT_MEASURED) == len(known):
             return None
     else:
@@ -206,7 +208,9 @@ def last_norms(
     sets = parameter_sets(base)
     seen: set[int] = set()
     for step, index, cell in base.execute(
-        f'SELECT step, "set", norm FROM {NORMS} WHERE id >= ? ORDER BY id DESC', (first,)
+        # Backwards, so that mostly one row is enough.
+        f'SELECT step, "set", norm FROM {NORMS} WHERE id >= ? ORDER BY id DESC',
+        (first,),
     ):
         measured = sets[index]
         for parameter, norm in zip(measured, numbers_of(cell, len(measured)), strict=True):

@@ -43,6 +43,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
     """
     target = Path(path)
     check_free(target, force=force)
+    # In the same folder: a file cannot replace one of another file system at once.
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         header = header_of(recording)
@@ -56,6 +57,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
                 writer.add_captured_step(captured)
             writer.add_stored_gradients(recording.stored_gradients)
             writer.add_kept_batches(recording.kept_batches)
+        # `check_free` has merged the old file's log into it, so that nothing of it is lost here.
         remove_logs(target)
         partial.replace(target)
         # If the process is killed here, joining again gives the same.
@@ -113,6 +115,7 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
     )
     return replace(
         recording,
+        # Absolute, because they are read later, when the working directory may be another.
         stored_gradients=read_stored_gradients(base, file.absolute()),
         kept_batches=read_kept_batches(base, file.absolute()),
     )

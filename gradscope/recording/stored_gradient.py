@@ -37,10 +37,13 @@ def sketch_in_python(vector: Vector) -> "array[float]":
     index = 0
     for part in vector:
         for value in part:
+            # Integers of Python have no width: the mask makes products wrap as those of 32 bits do.
             mixed = (index & 0x7FFFFFFF) ^ ((index >> 31) * HASH_HIGH & _WORD)
             mixed = (mixed ^ mixed >> 16) * HASH_FIRST & _WORD
             mixed = (mixed ^ mixed >> 15) * HASH_SECOND & _WORD
             mixed ^= mixed >> 16
+            # Random signs make what shares a bucket cancel on average, so that products stay
+            # unbiased.
             buckets[mixed % BUCKETS] += -value if mixed >> HASH_SIGN & 1 else value
             index += 1
     return buckets
@@ -65,6 +68,8 @@ def _by_numpy() -> "Callable[[Vector], array[float]] | None":
             values = numpy.frombuffer(part, dtype=part.typecode).astype(numpy.float64)
             signed = numpy.where(mixed >> HASH_SIGN & 1, -values, values)
             positions = (mixed % BUCKETS).astype(numpy.int64)
+            # Not `buckets[positions] += signed`, which counts a position once however often it
+            # occurs.
             buckets += numpy.bincount(positions, signed, minlength=BUCKETS)
         return array("d", buckets.tobytes())
 
@@ -115,6 +120,7 @@ def _summed_by_numpy() -> "Callable[[array[float], array[float]], InnerProducts]
 
     def found(first: "array[float]", second: "array[float]") -> InnerProducts:
         one, other = (
+            # Before the products: in float32, long sums lose digits.
             numpy.frombuffer(values, dtype=values.typecode).astype(numpy.float64)
             for values in (first, second)
         )
@@ -201,6 +207,7 @@ class StoredGradient:
         zero, none = self._floats(bytes(8 if self.is_double else 4)), (self.numel, self._floats())
         runs = self._runs()
         start, run = next(runs, none)
+        # In the same windows as a dense gradient: an embedding's zeros might not fit into memory.
         for begins in range(0, self.numel, PART_ELEMENTS):
             window = zero * min(self.numel - begins, PART_ELEMENTS)
             ends = begins + len(window)
@@ -272,6 +279,7 @@ class Agreement:
             return None
         if self.difference == 0:
             return 1.0  # rounded roots could exceed 1, the quotient cannot
+        # Root by root, because the product of both squares may overflow; rounding may exceed 1.
         return min(1.0, max(-1.0, self.dot / math.sqrt(self.first) / math.sqrt(self.second)))
 
     @property
@@ -310,6 +318,7 @@ def agreement(first: StoredGradient, second: StoredGradient) -> Agreement | None
     """
     if not first.has_elements_of(second):
         return None
+    # Sketching is linear: the difference of two sketches is the sketch of the difference.
     if "sketch" in (first.form, second.form):
         first, second = first.sketched(), second.sketched()
     parts = [

@@ -60,6 +60,7 @@ class Table(Generic[Record]):
             return f"CREATE TABLE {self.name} (id INTEGER PRIMARY KEY, {columns})"
         keys = f"{self.owner} INTEGER, id INTEGER"
         key = f"PRIMARY KEY ({self.owner}, id)"
+        # Without row ids the rows of an owner lie together, and need no index besides.
         return f"CREATE TABLE {self.name} ({keys}, {columns}, {key}) WITHOUT ROWID"
 
     @property
@@ -85,6 +86,7 @@ class Table(Generic[Record]):
 
     def rows(self, base: sqlite3.Connection) -> Iterator[Row]:
         """Return the rows in a file, in order; the owner, if there is one, comes first."""
+        # SQLite prepares the query here, so that a missing column or table shows at once.
         with suppress(sqlite3.OperationalError):
             return base.execute(self._selection(frozenset()))
         # A file of an earlier version: to ask each table of each file takes a third of reading.
@@ -197,6 +199,7 @@ class _Field:
         # Some names are SQL keywords.
         column = f'"{renamed.get(field.name, field.name)}" {_COLUMN_TYPES.get(plain, "TEXT")}'
         is_optional = type(None) in get_args(hint)
+        # An optional field keeps None for NULL, whatever its default is.
         has_default = not is_optional and field.default is not dataclasses.MISSING
         chosen = codec or _codec(plain)
         return cls(
@@ -301,6 +304,7 @@ def _optional(write: Callable[[Any], Cell]) -> Callable[[Any], Cell]:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    # JSON has no names for non-finite numbers.
     if isinstance(value, float):
         return spell(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

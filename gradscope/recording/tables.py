@@ -243,6 +243,7 @@ def _column(name: str) -> str:
     return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted in the sqlite3 shell
 
 
+# The format calls them looks: another name in the file would be another format.
 CAPTURED_STEPS = table_of(
     CapturedStepRow,
     "look",

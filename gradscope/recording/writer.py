@@ -129,6 +129,7 @@ class RecordingWriter:
         except sqlite3.Error as error:
             raise self._error(error) from error
         finally:
+            # A full disk ends the transaction by itself, and a second ROLLBACK would be an error.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             if not is_done:
@@ -187,6 +188,7 @@ class RecordingWriter:
 
     def _next_captured_step(self) -> int:
         if CAPTURED_STEPS.name not in self._next_indices:
+            # Only with the first one: they are as many as all other tables, and each takes a page.
             for definition in captured_step_definitions():
                 self._connection.execute(definition)
         return self._next_indices.get(CAPTURED_STEPS.name, 0)
@@ -366,6 +368,8 @@ def start_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
+            # The lowest byte is the error: the others tell where it came from, as during a
+            # recovery.
             is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
             if not is_busy or time.monotonic() > end:
                 raise

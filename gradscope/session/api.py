@@ -62,6 +62,7 @@ def inspect(  # noqa: PLR0913, D417 - as many things can be chosen, which their 
     target = target_from_objects(
         model, batches_of(batch), loss_fn, optimizer=optimizer, grad_output=grad_output
     )
+    # No configuration file is read: a call gives the same result wherever it runs.
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     trial = trial_of(
         steps=steps,
@@ -134,6 +135,7 @@ def inspect_target(
     Raises:
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
+    # First, because a run may take long.
     check_settings(settings)
     recording = record(
         target,

@@ -81,6 +81,7 @@ def check_arguments(kind: type, **values: object) -> None:
     """
     declared = {one.field: one for one in declarations(kind).values()}
     for name, value in values.items():
+        # None is no number, but says that the option is not given.
         if value is None and declared[name].default is None:
             continue
         expected = _expected(declared[name], value)
@@ -96,5 +97,6 @@ def _expected(declared: Declaration, value: object) -> str | None:
     least = declared.minimum
     assert declared.kind is int
     assert least is not None
+    # `True` is an `int` in Python.
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return None if is_number and value >= least else f"{least} or more"  # type: ignore[operator]

@@ -40,6 +40,7 @@ from gradscope.version import __version__
 
 def environment_of(named: NamedModel) -> Environment:
     """Return the environment in which a model runs."""
+    # A set would name them in another order in each process, because texts are hashed at random.
     devices = dict.fromkeys(str(parameter.device) for parameter in named.parameters)
     return Environment(
         python=platform.python_version(),
@@ -75,6 +76,7 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
 
 
 def _class_name(model: nn.Module) -> str:
+    # DDP and compiled modules have the class of their wrapper.
     return type(plain(model)).__name__
 
 
@@ -128,13 +130,16 @@ def record(
         if trial.clipping is None
         else ClipProbe(named.parameters, trial.clipping.with_own_norm(target.clip_grad_norm)),
     )
+    # The forward may hold a loss with weights and buffers of its own.
     state = preserved(target.model, target.optimizer, target.batch, target.forward)
     with shown_at_users_lines(), state:
         try:
             set_learning_rate(tried, trial)
             described = watch.run(trial)
         finally:
+            # Also after an exception: the script may go on with these objects.
             watch.put_back_gradients()
+            # A loader's workers would stay until the end of the process.
             target.batches.close()
     return assembler.finish(described)
 
@@ -205,6 +210,7 @@ class _Watch:
             self._assembler.keep_gradients(trial.keep_gradients)
         run_probes(self._context(step, trial), is_trained=self._training.made > 0)
         wants_steps = probe.is_users or probe_steps > 0
+        # After the probes, which need the weights that made the gradients.
         updates = self._step() if wants_steps else None
         self._assembler.add_step(
             "step",
@@ -263,6 +269,7 @@ class _Watch:
         if reason is None:
             try:
                 return self._probe.step()
+            # An optimizer that fails costs only the later steps: the judged one is measured.
             except UserCodeError as error:
                 reason = _first_line(error)
         self._assembler.skip("update norms and probe steps", reason)
@@ -290,6 +297,7 @@ class _Watch:
                 optimizer=self._probe.description,
             )
             step.capture.close()
+            # No step behind the last backward, after which nothing is measured.
             if number < steps and self._step() is None:
                 return
 

@@ -52,6 +52,7 @@ class Ending:
             loss=float(loss) if loss.numel() == 1 else None,
             description=outcome.description,
             synthetic=outcome.synthetic,
+            # Their number alone: the tensors would keep the graph.
             terms=len(outcome.terms),
         )
 
@@ -99,14 +100,17 @@ class Stepper:
             StepFailedError: Autograd ended the step.
             GradscopeError: The target gives no loss, or the user's code raised.
         """
+        # Not `zero_grad`: an unreached parameter must stay at None.
         for tensor in (*self._named.parameters, *self._others):
             tensor.grad = None
         random_states = RandomStates.now()
         capture = StepCapture(self._named.parameters, opaque=self._opaque)
+        # The caller may inspect in inference mode, or under `no_grad`.
         with torch.inference_mode(False), torch.enable_grad():
             outcome = self._forward(target, capture)
             capture.trace(outcome.loss)
             for leaf in capture.other_leaves():
+                # `setdefault`, because later steps would remember the gradient of this one.
                 self._others.setdefault(leaf, leaf.grad)
                 leaf.grad = None
             measured = _measured(capture, outcome)
@@ -199,6 +203,7 @@ class Training:
         if not steps and batches == 1:
             tell_stage("running the forward and the backward")
             return self._measured(self._stepper.make(self._first))
+        # One iterator for all steps, because a new one would begin with the first batch again.
         given = iter(self._first.batches)
         while True:
             tell_stage(f"training: step {self.made + 1} of {steps + 1}")
@@ -227,6 +232,7 @@ class Training:
     def _next_step(self, batches: Iterator[object]) -> WatchedStep:
         with said_after(self.made):
             batch = next(batches)
+            # The first batch is that of the target itself.
             if self._read:
                 self.target = self._first.at(self._read, batch)
             self._read += 1
@@ -278,6 +284,7 @@ def said_after(steps: int) -> Iterator[None]:
     except GradscopeError as error:
         if not steps:
             raise
+        # Not `from error`, whose message would be shown a second time.
         raise after_steps(steps, error) from error.__cause__
 
 
@@ -288,5 +295,6 @@ def after_steps(steps: int, error: GradscopeError) -> GradscopeError:
     told = kind(
         f"after {steps} optimizer step{plural}: {error.what}", cause=error.cause, help=error.help
     )
+    # The user's own exception is shown below the message.
     told.__cause__ = error.__cause__
     return told

@@ -118,9 +118,11 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     names = (log,) if isinstance(log, str) else tuple(log or ())
     for name in names:
         check_log(name)
+    # The caller's frame has the script's names for the model and the optimizer.
     frame = sys._getframe(1)
     file = None if save is None else Path(save).absolute()
     if file is not None and not is_off():
+        # Already here, so that a mistake shows before the training is set up.
         check_free(file, force=force)
     given = given_by(model, optimizer, frame)
     return Watch(
@@ -216,6 +218,7 @@ class Watch:
             sync_checks=frequency.sync_checks,
             room=frequency.room,
             keeps_batches=frequency.keeps_batches,
+            # Not through `self`: the training would keep the watch, which then is never dropped.
             on_step=None if metrics_log is None else lambda _: metrics_log.update(),
         )
         # A notebook's cell that runs again drops the watch that it started before.
@@ -261,8 +264,10 @@ class Watch:
             return self
         TrainingWatch.check_alone()
         if self._file is not None:
+            # Again, because the file may have been made since `watch` was called.
             check_free(self._file, force=self._force)
             self._file.unlink(missing_ok=True)
+            # SQLite would replay the old write-ahead log into the new file.
             remove_logs(self._file)
         self._training.start()
         self._state = "watching"
@@ -276,6 +281,7 @@ class Watch:
         if self._state == "watching":
             self._training.stop(ending)
             self._state = "stopped"
+            # Behind the training, so that the last steps are logged, too.
             if self._log is not None:
                 self._log.close()
 
@@ -290,7 +296,9 @@ class Watch:
             GradscopeError: Nothing was recorded yet.
         """
         now = (self._state, self.steps)
+        # Judging takes seconds, and a notebook shows a report more than once.
         if self._last is None or self._last[0] != now:
+            # Repeated steps are held in memory until they are many.
             self._training.flush()
             recording = self._recording()
             report = Report.from_recording(recording, judge(recording, self._settings))
@@ -340,6 +348,7 @@ class Watch:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and self._state == "watching":
+            # Before the stop, which closes the file.
             self._training.see_end(error)
         self._stop(None if error is None else ending_by(error))
 
@@ -360,6 +369,7 @@ def _tell(reason: str) -> None:
 def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
     """End a watch without references, or at Python's exit, and remove its folder."""
     training.stop()
+    # A forked child must not remove the folder of its parent.
     if folder is not None and os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -367,5 +377,6 @@ def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
 def _name_of(frame: FrameType) -> str:
     """Return the name of the training: its file, or a substitute."""
     file = frame.f_code.co_filename
+    # ipykernel names each cell after a temporary file, which means nothing to a reader.
     is_file = Path(file).exists() and "ipykernel" not in file and not is_installed(file)
     return Path(file).name if is_file else "notebook"

@@ -56,6 +56,7 @@ class BrokenSteps:
         last = self.last_start
         if self.has_broken or not self._late.may_search(self._schedule.number):
             return
+        # A non-finite loss breaks every gradient: no operation of the backward is to blame.
         if last is None or last.is_broken:
             return
         with DisableTorchFunction():
@@ -94,6 +95,8 @@ class BrokenSteps:
             late.stop_watching()
             if late.found.of_loss is not None:
                 self._note_loss(late)
+            # Kept, because its exception may still end the script, and the diagnosis needs the
+            # graph.
             self._failed = late.capture
 
     def forget_failed(self) -> None:

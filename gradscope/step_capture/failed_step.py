@@ -32,6 +32,7 @@ def broken_start(traceback: TracebackType | None) -> Start | None:
     Of several, it is the one named as a loss, in the innermost frame of the script.
     """
     found = list(_broken(traceback))
+    # Scripts that end themselves because of NaN mostly test the loss.
     losses = [one for one in found if "loss" in one[0].lower()]
     if not found:
         return None

@@ -99,6 +99,7 @@ class ForwardWatch:
         name = getattr(func, "__name__", "")
         if name in _NOT_COMPUTED or is_transforming():
             return
+        # The usual case first: it runs for every torch call of a captured step.
         if not self.measures and self._is_sound(name, args, result):
             return
         if name in _MAY_COPY and args and result is args[0]:
@@ -115,6 +116,7 @@ class ForwardWatch:
             return False
         if not is_readable(result):
             return True
+        # The sum would be seen by the script's mode, or would make a node.
         if _len_torch_dispatch_stack() or is_old(result):
             return False
         # The elements of a view were checked with its base, if the call got it.
@@ -194,6 +196,7 @@ class _Origins(OriginTracker):
             return False
         output, given = operation.outputs[0], tuple(plain_floats(list(operation.args)))
         is_alike = [one.shape for one in known.operands] == [shape_of(tensor) for tensor in given]
+        # A sum of finite numbers and -inf is -inf; NaN would show that something else broke.
         if not is_alike or self.knows(given) or not math.isinf(float(output.sum())):
             return False
         found = {name: getattr(known, name) for name in _MEASURED}
@@ -206,6 +209,7 @@ class _Origins(OriginTracker):
     def _add(self, operation: str, makes: Broken, **found: object) -> int | None:
         """Record an origin; only the last one of each line, which may run very often."""
         origin = (operation, self._line(), makes, found.get("source"), found.get("name"))
+        # A loop over time steps may write a mask at one line thousands of times.
         known = next((one for one in self.origins if _likeness(one) == origin), None)
         if known is None:
             index = super()._add(operation, makes, **found)
@@ -274,6 +278,8 @@ def _operation(
     plain = name.strip("_")
     if plain in ("softmax", "log_softmax"):
         given = args[1] if len(args) > 1 else kwargs.get("dim")
+        # The Python functions have further arguments, such as a stack level, that the operation
+        # lacks.
         args = (args[0] if args else kwargs.get("input"), given)
     if _writes(name, kwargs):
         name, args = _in_place(plain, args)

@@ -70,6 +70,7 @@ class FunctionInputs:
         if self._has_ranks:
             return
         for function in _subclasses(Function):
+            # By `vars`, because an inherited forward belongs to the class that defines it.
             code = getattr(_innermost(vars(function).get("forward")), "__code__", None)
             if code is None or id(code) in self._codes:
                 continue
@@ -96,6 +97,7 @@ class FunctionInputs:
         args = _arguments(frame)
         # Subclasses share an inherited forward: the context tells which one runs.
         function = (function_of(args[0]) if args else None) or owner
+        # The forward goes on calling torch: only its first call shows the inputs unchanged.
         if self._frames.get(function) == id(frame):
             return
         self._frames[function] = id(frame)
@@ -126,6 +128,7 @@ class FunctionInputs:
         if not waiting or self._has_ranks or (dist.is_available() and dist.is_initialized()):
             return found
         before, began = RandomStates.now(), time.perf_counter()
+        # The script's own output is complete: what a forward prints now must not join it.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             try:
                 with warnings.catch_warnings():
@@ -148,6 +151,7 @@ def _number(name: str) -> int:
 
 
 def _subclasses(kind: type[Function]) -> Iterator[type[Function]]:
+    # torch has no list of custom functions.
     for one in kind.__subclasses__():
         yield one
         yield from _subclasses(one)
@@ -190,6 +194,7 @@ def _copied(arg: object) -> object:
     if isinstance(arg, Tensor):
         if type(arg) not in (Tensor, torch.nn.Parameter) or not is_plain(arg):
             raise NotKeptError("an input is no plain tensor")
+        # A copy, because the script may write to the tensor before the check.
         return arg.detach().clone()
     for kind in (tuple, list, set):
         if type(arg) is kind:

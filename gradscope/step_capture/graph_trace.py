@@ -130,6 +130,7 @@ def likeness(trace: GraphTrace, operations: list[str]) -> int:
 def _ends_alike(known: tuple[str, ...], own: list[str]) -> tuple[int, int]:
     shorter = min(len(known), len(own))
     ahead = 0
+    # Both ends first: most steps differ in one place at most, and a full comparison is quadratic.
     while ahead < shorter and known[ahead] == own[ahead]:
         ahead += 1
     behind = 0
@@ -145,6 +146,7 @@ def _aligned(trace: GraphTrace, own: list[str]) -> list[tuple[int, int]]:
     pairs = [(position, position) for position in range(ahead)]
     left, right = own[ahead : len(own) - behind], known[ahead : len(known) - behind]
     if len(left) * len(right) > 0 and len(left) + len(right) <= _MOST_COMPARED:
+        # `autojunk` would ignore operations that occur often, which most do.
         blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
         for block in blocks:
             if block.size >= _LEAST_ALIKE:
@@ -185,6 +187,7 @@ def suspects(trace: GraphTrace, broken: Collection[int], finite: Collection[int]
     ]
     return [
         Suspect(trace.operations[location], trace.lines[location], rank >= 2)
+        # Of equal ones, the last of the forward comes first in backward.
         for rank, location in sorted(found, key=lambda one: (-one[0], -one[1]))
     ]
 
@@ -203,6 +206,7 @@ def _reached(trace: GraphTrace) -> Iterator[tuple[int, int]]:
     for position, inputs in enumerate(trace.inputs):
         mask = 0
         for one in inputs:
+            # Bit masks, because sets of leaves for each operation would be quadratic in memory.
             mask |= 1 << (-1 - one) if one < 0 else masks[one]
         masks.append(mask)
         yield position, mask

@@ -253,6 +253,7 @@ class LateCaptures:
         search = NonfiniteSearch(capture.graph, values, LiveSources(self._training).of)
         found = search.run()
         singular = singular_values(capture.graph, values)
+        # Before the backward: values that are held would raise the peak of its memory.
         values.close()
         lines = self._lines(capture, key, named, found, is_watched=watched is not None)
         for origin in found.origins:
@@ -302,6 +303,7 @@ class LateCaptures:
         known = self._traces.get(key)
         if known is not None and likeness(known, operations):
             return known
+        # A script may call backward elsewhere in the same graph, as in an evaluation of gradients.
         every = (*self._traces.values(), *self._further)
         return max(every, key=lambda one: likeness(one, operations), default=None)
 

@@ -45,6 +45,7 @@ def handed_on(func: Function, frame: FrameType) -> Callable[..., object]:
     code, given = caller.f_code, getattr(func, "__code__", None)
     if given is code or not isinstance(given, CodeType) or given.co_filename.startswith(_OWN):
         return func
+    # A function made anew cannot get the variables of an enclosing one.
     return func if code.co_freevars else _again(caller)
 
 
@@ -53,6 +54,7 @@ def _again(caller: FrameType) -> Callable[..., object]:
     code, values = caller.f_code, caller.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     by_place, by_name = names[: code.co_argcount], names[code.co_argcount :]
+    # `handle_torch_function` passes the public name, which the script may have replaced since.
     again = FunctionType(
         code, caller.f_globals, code.co_name, tuple(values.get(name) for name in by_place)
     )
@@ -283,6 +285,7 @@ class CaptureMode(TorchFunctionMode):
     def _is_gradscopes(self, file: str) -> bool:
         is_own = self._is_own.get(file)
         if is_own is None:
+            # Known by file: the comparison of paths would cost more than the rest of the call.
             is_own = self._is_own[file] = file.startswith(_PACKAGE)
         return is_own
 

@@ -95,6 +95,7 @@ class NonfiniteSearch:
             return None  # it is reported with the first operation that uses it
         given = list(self._given(slot[0]))
         handed_on = next((one for one in given if one[1] == broken), None)
+        # NaN may disappear in a comparison, and leave an infinity.
         if handed_on is None and broken == "infinity":
             handed_on = next(iter(given), None)
         if handed_on is not None:
@@ -134,6 +135,7 @@ class NonfiniteSearch:
             if slot is not None and slot not in self._broken and slot[0] not in found:
                 found[slot[0]] = None
                 waiting += self._values.inputs(slot[0])
+        # Leaves compute nothing.
         return [one for one in found if self._graph.nodes[one].next_functions]
 
     def _of_given(self, location: int, given: Slot | Tensor, broken: Broken) -> int | None:
@@ -188,6 +190,7 @@ class NonfiniteSearch:
         base, _, number = self._graph.operations[location].partition("Backward")
         suspicion = _SUSPICION.get(base, 1) if number.isdigit() else _OF_CUSTOM
         divisor = self._values.saved(location, "other") if base == "Div" else None
+        # A quotient by numbers other than 0 breaks nothing by itself.
         if divisor is not None and not operand_of(divisor).zeros:
             suspicion = 1
         return suspicion, self._values.order.index(location)

@@ -116,6 +116,7 @@ class HalfPrecision:
 
     def note(self, context: ProbeContext) -> None:
         """Record the lost gradients, after the script's own backward."""
+        # Released at once: these gradients are as large as the model.
         scaled, self._scaled = self._scaled, None
         if scaled is not None and self._dtype is not None:
             note_flushed(context, self._dtype, self._lines, scaled, self._locations)
@@ -131,6 +132,7 @@ class HalfPrecision:
             return "parameters are sharded, or of a tensor subclass"
         if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
             return "the model is too large for a second backward"
+        # The script's gradient would then be a sum, which the second backward is not.
         if any(parameter.grad is not None for parameter in parameters):
             return "gradients of several backward passes accumulate"
         graph = capture.graph

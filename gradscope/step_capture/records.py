@@ -167,6 +167,7 @@ class CaptureRecords:
         loss, measured = _number(current.root, current.scale), current.watch.measurements()
         optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
         structure = structure_of(current.named, current.capture, measured, optimizers)
+        # A full capture has values of its own, which a repetition would leave out.
         known = None
         if not current.window.is_full:
             known = self._structures.like(current.line, structure, measured, loss)

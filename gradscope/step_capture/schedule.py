@@ -228,6 +228,7 @@ class Thoroughness:
         self._in_a_row = self._in_a_row + 1 if owed else 0
         if self._in_a_row > _MOST_IN_A_ROW:
             self._in_a_row = 0
+            # Some optimizer steps too rarely: without an end, every step would be captured in full.
             self._last_full.update(dict.fromkeys(owed, number))
         return bool(owed) or not in_use
 

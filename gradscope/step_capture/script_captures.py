@@ -160,6 +160,7 @@ class ScriptCaptures:
         """Record that the script itself changed its weights: the first such steps are captured."""
         self._by_hand += 1
         self._broken.next_step()
+        # Without an optimizer, the schedule counts no steps.
         if self._by_hand == FIRST:
             self._close()
             self._mode.remove()
@@ -189,6 +190,8 @@ class ScriptCaptures:
     @alone
     def step_skipped(self) -> None:
         """Record that a gradient scaler skipped a step."""
+        # Until the scaler has found its scale, each skipped step would leave a window without a
+        # step.
         if self._window is not None and self._schedule.skipped():
             self._close()
             self._open_if_due()
@@ -250,6 +253,7 @@ class ScriptCaptures:
         window, self._window = self._window, None
         if window is not None:
             window.close()
+            # Kept for one more step, whose graph may reach back into this one.
             self._last = window
 
     @alone

@@ -23,6 +23,7 @@ class Script(nn.Module):
 
     def __init__(self, models: dict[str, nn.Module], loose: dict[str, Tensor]) -> None:
         super().__init__()
+        # Into the dictionaries, because `add_module` would run hooks, and refuses names with dots.
         self._modules.update(models)
         self._parameters.update(loose)  # type: ignore[arg-type]
 
@@ -101,6 +102,7 @@ class _Walk:
         for local, child in module._modules.items():
             if child is not None:
                 self.go(local, child)
+        # Ends the module, so that moving a child elsewhere shows.
         self.met.append(None)
 
     def meet(self, name: str, parameter: Tensor) -> None:

@@ -146,6 +146,7 @@ class SingularPoints:
             return False
         began = time.perf_counter()
         if self._at is not None:
+            # Capped, so that a long pause does not pay for reads at every following step.
             self._allowance = min(self._allowance + _SHARE * (began - self._at), _FREE)
         self._at = began
         if self._allowance < self._cost:
@@ -168,6 +169,8 @@ class SingularPoints:
             return True
         for hop in self._hops:
             before = nodes[hop.before]
+            # By edge, because nodes have no names, and a walk through the graph would cost far
+            # more.
             edges = () if before is None else before.next_functions
             node = edges[hop.edge][0] if hop.edge < len(edges) else None
             if node is not None and _name(node) != hop.operation:

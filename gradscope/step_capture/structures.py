@@ -110,9 +110,11 @@ def _calls(named: NamedModel, capture: StepCapture) -> list[tuple[object, ...]]:
     first = capture.first_number
     return [
         (
+            # Losses outside the model are often made anew for each step.
             locations.get(call.module, type(call.module)),
             call.parent,
             call.line,
+            # Relative numbers: the counter goes on from step to step.
             call.start - first,
             None if call.end is None else call.end - first,
         )
@@ -182,6 +184,7 @@ def _changed(
     """Yield the settings of optimizers that changed, such as a learning rate."""
     pairs = zip(records, optimizers, strict=True)
     now = [with_numbers_of(record, optimizer) for record, optimizer in pairs]
+    # `with_numbers_of` returns the record itself where nothing changed.
     if any(one is not record for one, record in zip(now, records, strict=True)):
         yield from now
 

@@ -51,6 +51,7 @@ def spec_like(tensor: torch.Tensor) -> str:
         return dims
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         return f"{dtype}:{dims}"
+    # Exclusive, as in `torch.randint`.
     high = int(tensor.max()) + 1 if tensor.numel() else 1
     return f"{dtype}[0,{high}]:{dims}"
 
@@ -78,6 +79,7 @@ def _make_floating(
     spec: InputSpec, dtype: torch.dtype, generator: torch.Generator | None
 ) -> torch.Tensor:
     if spec.low is None or spec.high is None:
+        # Drawn in float32: the same numbers in every type, and some types cannot be drawn.
         return torch.randn(spec.dims, generator=generator).to(dtype)
     uniform = torch.rand(spec.dims, generator=generator)
     return (spec.low + (spec.high - spec.low) * uniform).to(dtype)
@@ -85,6 +87,7 @@ def _make_floating(
 
 def is_batch_file(text: str) -> bool:
     """Return whether `--batch` names a file rather than an object in the target's file."""
+    # A call may have a path among its arguments.
     if "(" in text:
         return False
     if StoredBatchAddress.of(text) is not None:
@@ -134,6 +137,8 @@ def move_batch(batch: object, device: torch.device, dtype: torch.dtype | None) -
         wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
         if tensor.device == device and tensor.dtype == wanted:
             return tensor
+        # A moved leaf would be the result of an operation otherwise, and its gradient would be
+        # dropped.
         return tensor.detach().to(device, wanted).requires_grad_(tensor.requires_grad)
 
     return map_tensors(batch, move)
@@ -148,6 +153,7 @@ def read_torch(path: Path) -> object:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
+        # torch tells a refusal from damage by its message alone.
         refused = "weights_only" in str(error).lower() or "weights only" in str(error).lower()
         raise GradscopeError(
             f"cannot read {str(path)!r}",
@@ -165,6 +171,7 @@ def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
         GradscopeError: The file is damaged, or the safetensors package is not installed.
     """
     try:
+        # Imported here, because the package is optional.
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ModuleNotFoundError:
@@ -187,6 +194,7 @@ def _read_npz(path: Path) -> object:
             f"cannot read {str(path)!r} without numpy", help="pip install numpy"
         ) from None
     try:
+        # A pickled array would run code when it is read.
         with numpy.load(path, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
     except (ValueError, TypeError, OSError) as error:
@@ -277,6 +285,7 @@ class LoadedBatches(Batches):
         self._loader, self._name, self._location = loader, name, location
         self._prepare: tuple[Callable[[object], object], ...] = ()
         with UserCode(f"reading the first batch of {name!r} failed"):
+            # Kept, because another iteration would start the workers of a loader again.
             self._rest: Iterator[object] | None = iter(loader)
             first = next(self._rest, _END)
         if first is _END:
@@ -301,6 +310,7 @@ class LoadedBatches(Batches):
         while True:
             batch = self._read()
             if batch is _END and is_one_shot:
+                # A generator cannot restart: what it gave is repeated.
                 yield from cycle(kept.batches)
             if batch is _END:
                 batch = self._read()

@@ -102,6 +102,7 @@ def forward_signature(model: nn.Module) -> inspect.Signature:
     """Return the signature of the user's `forward` without self, behind known wrappers."""
     while True:
         inner = plain(model)
+        # Their own `forward` takes any arguments, and says nothing about the model's.
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             inner = model.module
         if inner is model:
@@ -116,6 +117,7 @@ def positional_names(signature: inspect.Signature) -> list[str]:
 
 def second_argument(loss: Callable[..., object]) -> SecondArgument:
     """Return the argument that a loss function needs besides the output, by its signature."""
+    # The signature of a module itself is that of `__call__`, which takes anything.
     function = loss.forward if isinstance(loss, nn.Module) else loss
     signature = signature_of(function)
     names = positional_names(signature)
@@ -132,6 +134,7 @@ def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgume
     if isinstance(batch, Mapping):
         return _divide_mapping(batch, forward, second)
     if _is_plain_sequence(batch) or _is_spread(batch, forward, second):
+        # A data set of inputs alone gives tuples of one.
         if len(batch) == 1:
             return divide_batch(batch[0], forward, second)
         return _divide_sequence(list(batch), batch, forward, second)
@@ -182,6 +185,7 @@ def target_key(batch: Mapping[object, object], parameter: str) -> str | None:
     if parameter in batch:
         return parameter
     keys = [key for key in batch if isinstance(key, str) and key in TARGET_NAMES]
+    # Of several, a wrong guess would train on the wrong target.
     return keys[0] if len(keys) == 1 else None
 
 
@@ -274,6 +278,7 @@ def _arguments_of_items(
     if isinstance(only, Mapping):
         return _arguments_of_mapping(only, forward, None)
     if _is_plain_sequence(only) and can_take(forward, len(only)):
+        # A list is more often one argument, such as images of different sizes.
         spreads = not can_take(forward, 1) or (isinstance(only, tuple) and len(only) > 1)
         return (tuple(only), {}) if spreads else ((only,), {})
     return (only,), {}
@@ -282,6 +287,7 @@ def _arguments_of_items(
 def can_take(signature: inspect.Signature, count: int) -> bool:
     """Return whether a function can be called with exactly this many positional arguments."""
     try:
+        # `bind` knows defaults, keyword-only parameters and `*args`.
         signature.bind(*[None] * count)
     except TypeError:
         return False

@@ -55,6 +55,7 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
+        # numpy accepts 32 bits only.
         numpy.random.seed(seed % 2**32)
 
 

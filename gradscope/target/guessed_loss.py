@@ -74,6 +74,7 @@ def _guess_for(
     given = _loss_with_target(tensor, name, target)
     if given is not None:
         return given
+    # A generator of its own leaves the random numbers of the model alone.
     generator = torch.Generator().manual_seed(seed or 0)
     for number, (path, value) in enumerate(named_tensors(inputs, "input")):
         if value.shape == tensor.shape and value.is_floating_point() and tensor.dim() > 1:
@@ -103,6 +104,7 @@ def _loss_with_target(output: torch.Tensor, name: str, target: object) -> Guesse
         )
     if target.dtype is not torch.int64:
         return None
+    # torch has classes in dimension 1; language models have them last.
     for position in (1, output.dim() - 1):
         if output.dim() > 1 and _without(output, position) == target.shape:
             scores = output.movedim(position, -1).flatten(0, -2)
@@ -155,10 +157,12 @@ def _loss_of_classes(
 def _classification(scores: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     """Return the cross entropy of logits, log-probabilities or probabilities `[rows, classes]`."""
     values = scores.detach()
+    # A model that ends in a softmax must not get a second one from `cross_entropy`.
     if _are_ones(values.exp().sum(1)):
         return functional.nll_loss(scores, classes)
     if bool((values >= 0).all()) and _are_ones(values.sum(1)):
         tiny = torch.finfo(scores.dtype).tiny
+        # Clamped, because the logarithm of a probability of 0 is infinite.
         return functional.nll_loss(scores.clamp_min(tiny).log(), classes)
     return functional.cross_entropy(scores, classes)
 

@@ -84,6 +84,7 @@ def _explain_arguments(
     model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> Advice:
     try:
+        # A `TypeError` may come from inside: only a misfit is explained.
         forward_signature(model).bind(*args, **kwargs)
     except TypeError as misfit:
         return Advice(
@@ -97,6 +98,7 @@ def _explain_dtype(model: nn.Module, tensors: list[torch.Tensor]) -> Advice | No
     weights = {p.dtype for p in members.parameters(model) if p.dtype.is_floating_point}
     wrong = [t for t in tensors if t.is_floating_point() and t.dtype not in weights]
     layer = first_layer(model)
+    # An embedding takes whole numbers: the type of its weights is that of no input.
     if len(weights) != 1 or not wrong or isinstance(layer and layer.module, nn.Embedding):
         return None
     given = str(wrong[0].dtype).removeprefix("torch.")
@@ -110,6 +112,7 @@ def _explain_dtype(model: nn.Module, tensors: list[torch.Tensor]) -> Advice | No
 def _explain_layer(model: nn.Module, error: BaseException) -> Advice | None:
     """Return the input that the raising layer expects; None if it got that."""
     layer, tensor = None, None
+    # The innermost layer wins: the outer ones only passed the input on.
     for frame, _ in walk_tb(error.__traceback__):
         owner, given = frame.f_locals.get("self"), frame.f_locals.get("input")
         if isinstance(owner, InputLayer) and isinstance(given, torch.Tensor):

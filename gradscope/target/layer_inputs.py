@@ -38,6 +38,7 @@ class FirstLayer:
 
 def input_layers(model: nn.Module) -> Iterator[FirstLayer]:
     """Yield the layers that fix their input, by registration."""
+    # In the order of registration, which is mostly that of the forward.
     for name, module in members.named_modules(model):
         if isinstance(module, InputLayer):
             yield FirstLayer(name=name, module=module)

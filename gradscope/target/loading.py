@@ -54,7 +54,9 @@ def load_target(spec: str, options: TargetOptions) -> Target:
     parsed = parse_target(spec)
     chosen = _chosen_model(parsed, options)
     if options.seed is not None:
+        # Before the import, which may build the model.
         seed_everything(options.seed)
+    # Around the building as well: a factory may parse the arguments.
     with command_line(parsed.location, options.args):
         source = import_source(parsed.location)
         return _assemble(source, parsed, chosen, options)
@@ -89,6 +91,7 @@ def _assemble(
     dtype = None if options.dtype is None else parse_dtype(options.dtype)
     check_materialized(model)
     if options.checkpoint is not None:
+        # Before the move, because files are read into main memory.
         load_checkpoint(model, options.checkpoint)
     with UserCode(f"moving {type(model).__name__} to {device} failed"):
         model.to(device, dtype).train(options.mode == "train")
@@ -98,6 +101,7 @@ def _assemble(
     _check_has_elements(batch)
     objective = find_objective(source, setup, model, options)
     if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
+        # A loss may have weights of its own, such as those of classes.
         objective.function.to(device, dtype)
     found = find_optimizer(source, setup, model)
     if not torch.is_grad_enabled():

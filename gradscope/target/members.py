@@ -26,7 +26,9 @@ def named_modules(
     waiting: list[tuple[int, str, nn.Module]] = [(0, "", module)]
     while waiting:
         depth, path, one = waiting.pop()
+        # Back to the parent of this module.
         del above[depth:]
+        # With every name, only a module within itself ends the walk.
         if id(one) in (above if every_name else met):
             continue
         met.add(id(one))
@@ -36,6 +38,7 @@ def named_modules(
             (depth + 1, f"{path}.{name}" if path else name, child)
             for name, child in named_children(one)
         ]
+        # Reversed, because the last one is taken first: modules come as torch yields them.
         waiting += reversed(children)
 
 

@@ -98,6 +98,7 @@ def parse_target(text: str) -> TargetSpec:
     Raises:
         GradscopeError: The text after the separator is no EXPR.
     """
+    # A file name may contain a colon.
     if exists(Path(text)):
         return TargetSpec(text=text, location=text, expression=None)
     separators = [
@@ -108,6 +109,7 @@ def parse_target(text: str) -> TargetSpec:
         if expression is not None:
             return TargetSpec(text=text, location=text[:position], expression=expression)
     for position in reversed(separators):
+        # Raises with what is wrong; a name with a slash belongs to the path.
         if not set("/\\") & set(text[position + 1 :].partition("(")[0]):
             parse_expression(text[position + 1 :])
     return TargetSpec(text=text, location=text, expression=None)
@@ -162,6 +164,7 @@ def _dotted(tree: ast.expr) -> tuple[str, ...]:
 
 GRAMMAR = "[name=][dtype[low,high]:]size,size,..."
 
+# Numbers of 18 digits fit into the 64 bits in which torch counts elements.
 _SPEC = re.compile(
     r"""(?:(?P<name>[A-Za-z_]\w*)=)?
         (?:(?P<dtype>[A-Za-z]\w*)(?:\[(?P<low>[^,\[\]]+),(?P<high>[^,\[\]]+)\])?:)?

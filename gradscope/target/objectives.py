@@ -56,6 +56,7 @@ def cross_entropy(output: torch.Tensor, target: torch.Tensor) -> Compared:
     Raises:
         UserCodeError: torch rejects the shapes.
     """
+    # With two dimensions, the last one is dimension 1.
     is_last = output.dim() > 2 and target.shape == output.shape[:-1]
     is_second = target.shape == output.shape[:1] + output.shape[2:]
     reading = ", classes in dimension 1" if is_last and is_second else ""
@@ -72,6 +73,7 @@ def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
     Raises:
         GradscopeError: The shapes differ.
     """
+    # torch would broadcast them, and only warn.
     if output.shape != target.shape:
         raise GradscopeError(
             "--loss mse needs output and target of the same shape",
@@ -79,6 +81,7 @@ def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
             help="reshape the target, as with target.unsqueeze(1) or output.squeeze(1)",
         )
     difference = output - target
+    # The square of a complex number is complex, from which backward cannot start.
     real = difference.abs() if difference.is_complex() else difference
     return Compared(loss=real.square().mean())
 
@@ -256,11 +259,13 @@ class GivenGradient:
                     f"but {found.name} is {describe_tensor(output)}",
                     help="give it the shape of the output",
                 )
+            # Autograd takes gradients of the output's device and dtype only.
             return self.vector.to(output.device, output.dtype)
         if self.vector == "ones":
             return torch.ones_like(output, requires_grad=False)
         # A separate generator leaves the model's random stream unchanged.
         generator = torch.Generator().manual_seed(self.seed or 0)
+        # On the CPU, because a device draws other numbers from the same seed.
         noise = torch.randn(output.shape, generator=generator, dtype=torch.float32)
         return noise.to(output.device, output.dtype)
 
@@ -289,6 +294,7 @@ class OwnLoss:
                 "and no loss was found",
                 help="--loss cross-entropy, or in the file: def loss_fn(output, batch): ...",
             )
+        # Once more: only a guessed loss uses what the model leaves of the batch.
         with_target = divide_batch(batch, signature, _TARGET)
         guess = guess_loss(
             trainable,

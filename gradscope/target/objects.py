@@ -88,4 +88,5 @@ def _objective(
 
 def _loss_name(loss_fn: Callable[..., object]) -> str:
     name = getattr(loss_fn, "__name__", type(loss_fn).__name__)
+    # A lambda is called `<lambda>`.
     return name if str(name).isidentifier() else "loss_fn"

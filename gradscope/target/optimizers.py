@@ -40,6 +40,7 @@ def find_optimizer(source: Source, setup: Mapping[str, object], model: nn.Module
         given = setup["optimizer"]
         found = usable_optimizer(_built(given, "optimizer", model), model)
         is_built = not isinstance(given, torch.optim.Optimizer)
+        # An optimizer of another model of the file is no mistake.
         return found if is_built or setup.get("model") is model else replace(found, stale=None)
     factory = getattr(source.module, "build_optimizer", None)
     if callable(factory):
@@ -61,6 +62,7 @@ def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
     if optimizer is None:
         return FoundOptimizer(optimizer=None)
     checked = _checked(optimizer, "optimizer")
+    # By `id`, because `==` of tensors compares elements.
     held = {id(tensor) for group in checked.param_groups for tensor in group["params"]}
     if any(id(parameter) in held for parameter in members.parameters(model)):
         return FoundOptimizer(optimizer=checked)
@@ -136,6 +138,7 @@ def set_learning_rate(target: Target, trial: Trial) -> None:
             )
         rate = group["lr"]
         is_tensor = isinstance(rate, torch.Tensor)
+        # A capturable optimizer needs its rate as a tensor.
         group["lr"] = torch.full_like(rate, trial.lr) if is_tensor else trial.lr
 
 

@@ -70,6 +70,7 @@ def own_loss(output: object) -> NamedTensor | None:
         GradscopeError: There are several scalars, and it is ambiguous which is the loss.
     """
     if isinstance(output, Mapping) and isinstance(output.get("loss"), torch.Tensor):
+        # The keys of transformers' outputs are attributes, too.
         is_class = getattr(output, "loss", None) is output["loss"]
         name = "output.loss" if is_class else "output['loss']"
         return NamedTensor(name=name, tensor=output["loss"])
@@ -79,6 +80,7 @@ def own_loss(output: object) -> NamedTensor | None:
     scalars = _scalars(output)
     if len(scalars) > 1 or (scalars and _are_losses(scalars)):
         return _combined(scalars)
+    # A scalar of a dict has a name, and that name is not `loss`.
     may_hold_loss = isinstance(output, torch.Tensor | tuple | list)
     return scalars[0] if may_hold_loss and scalars else None
 
@@ -144,6 +146,7 @@ def _scalars(output: object) -> list[NamedTensor]:
     return [
         NamedTensor(name=name, tensor=tensor)
         for name, tensor in named_tensors(output, "output")
+        # Not one element of any shape: predictions of one example may be `[1]`, and are no loss.
         if tensor.dim() == 0 and tensor.requires_grad
     ]
 
@@ -165,6 +168,7 @@ def _combined(scalars: list[NamedTensor]) -> NamedTensor:
         return (totals or scalars)[0]
     return NamedTensor(
         name="sum of " + ", ".join(scalar.name for scalar in scalars),
+        # Not `sum`, which starts with 0: adding to it would be a further node of the graph.
         tensor=reduce(torch.add, [scalar.tensor for scalar in scalars]),
     )
 
@@ -182,6 +186,7 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
     loss = value["loss"] if isinstance(value, Mapping) and "loss" in value else value
     if not isinstance(loss, torch.Tensor):
         raise _not_tensor(loss, made_by)
+    # Any shape of one element, as backward takes it: `[1]`, too.
     if loss.numel() != 1:
         raise NonScalarError(
             f"{made_by} is {describe(loss)}, not a scalar",

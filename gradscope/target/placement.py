@@ -47,6 +47,7 @@ def parse_device(text: str) -> torch.device:
         raise GradscopeError(_NO_NUMBERS, help="give --device cpu")
     try:
         device = torch.device(text)
+        # `torch.device` accepts devices that this machine lacks: only an allocation tells.
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         # torch without CUDA raises an AssertionError.
@@ -87,6 +88,7 @@ def load_checkpoint(model: nn.Module, text: str) -> None:
     path = require_file(text)
     content = read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
     weights = _state_dict(content, text)
+    # Compared first, because `load_state_dict` loads what fits before it raises.
     expected = model.state_dict()
     problems = [
         *_listed("missing", [name for name in expected if name not in weights]),

@@ -76,8 +76,10 @@ def _tensor(shape: Shape, values: bytes) -> torch.Tensor:
     dtype = getattr(torch, shape.dtype, None)
     if not isinstance(dtype, torch.dtype) or len(values) != math.prod(shape.dims) * dtype.itemsize:
         raise ValueError(f"{len(values)} bytes are no {shape.dtype}{list(shape.dims)}")
+    # `frombuffer` refuses an empty buffer.
     if not values:
         return torch.empty(shape.dims, dtype=dtype)
+    # A copy, because memory of `bytes` must not be written to.
     return torch.frombuffer(bytearray(values), dtype=dtype).reshape(shape.dims)
 
 

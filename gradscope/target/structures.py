@@ -19,6 +19,7 @@ def map_tensors(structure: object, function: TensorFunction) -> object:
     Containers are always new, of the same type; other values are kept. A tensor that occurs twice
     is mapped once: aliases stay aliases.
     """
+    # By `id`, because `==` of tensors compares elements.
     mapped: dict[int, torch.Tensor] = {}
 
     def once(tensor: torch.Tensor) -> torch.Tensor:
@@ -46,6 +47,7 @@ def map_items(value: object, function: Callable[[object], object]) -> object:
             return value._replace(data=function(value.data))  # type: ignore[arg-type]
         case Mapping():
             return _map_mapping(value, function)
+        # A shape is a tuple that must stay a `torch.Size`.
         case tuple() if not isinstance(value, torch.Size):
             items = [function(item) for item in value]
             make = getattr(
@@ -99,6 +101,7 @@ def _items(value: object) -> Iterator[tuple[str, object]]:
         case PackedSequence():
             yield ".data", value.data
         case Mapping():
+            # transformers' outputs are dataclasses and mappings, and are read by attribute.
             is_output_class = is_dataclass(value)
             for key, item in value.items():
                 yield f".{key}" if is_output_class else f"[{key!r}]", item

@@ -64,5 +64,6 @@ class Target:
 
     def at(self, step: int, batch: object) -> Self:
         """Return the target in a later training step: with its batch and random numbers."""
+        # torch's seeds have 64 bits.
         seed = None if self.seed is None else (self.seed + step) % 2**64
         return replace(self, batch=batch, forward=self.forward.at(batch, seed))

@@ -39,6 +39,7 @@ class UserCode:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Nested contexts: the innermost one has explained the error already.
         if error is None or isinstance(error, KeyboardInterrupt | GradscopeError):
             return
         advice = self._explain(error) if self._explain is not None else Advice()

@@ -124,6 +124,7 @@ RAISING = {
             import json.no_such_part
     """,
     "broken torch": "import sys\nsys.path.insert(0, 'broken')\nimport torch",
+    "raising torch": "import sys\nsys.path.insert(0, 'raising')\nimport torch",
     "thread": """
         import threading
         threading.Thread(target=lambda: 1 / 0, name="one").start()
@@ -139,6 +140,7 @@ RAISING = {
 @pytest.mark.parametrize("script", RAISING.values(), ids=RAISING.keys())
 def test_what_a_script_does_not_catch(script, same, write):
     write("broken/torch/__init__.py", "from . import missing")
+    write("raising/torch/__init__.py", "raise ValueError('mine')")
     write("train.py", script)
     same("train.py")
 

@@ -7,6 +7,8 @@ import pytest
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.loop_windows import windows
 from gradscope.recording.continuation.joining import continued
+from gradscope.recording.continuation.positions import Positions
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.evidence.training import (
     ContinuedRun,
@@ -21,7 +23,14 @@ from gradscope.recording.run_recorder import RunStep
 from gradscope.recording.store import absorb_continuation, load_recording, save_recording
 from tests.nightly import some_on_push
 from tests.recording.recordings import same, small
-from tests.recording.test_thinning import ROOM, events_of, numbers, recorder_at, run_step
+from tests.recording.test_thinning import (
+    ROOM,
+    events_of,
+    numbers,
+    recorder_at,
+    repeating,
+    run_step,
+)
 
 VALUES = numbers(3_000)
 LINES = [
@@ -160,3 +169,65 @@ def test_steps_that_no_part_has_are_a_gap(tmp_path):
     found = load_recording(path)
     assert [step.index for step in found.steps] == [*range(10), *range(20, 25)]
     assert KeptSteps(found).resumed == {20}
+
+
+def test_the_whole_has_the_file_and_the_untimed_steps_of_both_parts(tmp_path):
+    path = tmp_path / "run.gradscope"
+    for file, start, last in ((path, None, 9), (continuation_of(path), 6, 4)):
+        recorder = recorder_at(file, None)
+        if start is not None:
+            recorder.continue_at(start)
+        recorder.add(RunStep(sites=tuple(LINES), optimizers=((0, ADAM),)))
+        recorder.add(run_step(0, 1.0, 1.0))
+        recorder.repeat(repeating(1, last - 1))
+        recorder.add(run_step(last, 1.0, 1.0))
+        recorder.close()
+    whole = load_recording(path)
+    assert whole.file == str(path)
+    assert whole.untimed == (range(1, 6), range(7, 10))
+    assert [one.index for one in whole.steps] == list(range(11))
+
+
+def test_records_of_the_second_part_refer_to_the_lines_and_parameters_of_the_whole():
+    positions = Positions(
+        start=4,
+        seconds=1.0,
+        parameters=(1, 0),
+        modules=(),
+        sites=(10, 11, 12, 13, 14),
+        optimizers=(2, 3),
+        scopes=(),
+    )
+    optimizer = dataclasses.replace(
+        ADAM,
+        site=0,
+        replaced=0,
+        joined=1,
+        rested=1,
+        rate_function=2,
+        plateau_site=3,
+        undecayed=(0,),
+        name_filters=(("bias", 4),),
+    )
+    assert positions.optimizer(optimizer) == dataclasses.replace(
+        optimizer,
+        site=10,
+        parameters=(1, 0),
+        replaced=2,
+        joined=3,
+        rested=11,
+        rate_function=12,
+        plateau_site=13,
+        undecayed=(1,),
+        name_filters=(("bias", 14),),
+    )
+    function = CustomFunctionRecord(
+        name="Swish",
+        operation="SwishBackward",
+        outcome="wrong",
+        reason=None,
+        applied=0,
+        backward=3,
+        inputs=(),
+    )
+    assert positions.evidence(function) == dataclasses.replace(function, applied=10, backward=13)

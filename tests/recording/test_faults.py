@@ -129,6 +129,38 @@ check_free(Path({str(path)!r}), force=True)
     check_free(path, force=True)
 
 
+def test_a_file_whose_log_is_being_recovered_is_not_overwritten(tmp_path):
+    path = tmp_path / "run.gradscope"
+    code = f"""
+import os, signal
+from pathlib import Path
+from gradscope.recording.run_recorder import RunRecorder
+from tests.recording.test_faults import HEADER
+recorder = RunRecorder(Path({str(path)!r}), HEADER)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    # The locks that SQLite holds on its index of the log meanwhile, and the index as it is then.
+    code = f"""
+import fcntl
+with open({str(path)!r} + "-shm", "r+b") as index:
+    index.write(bytes(136))
+    index.flush()
+    fcntl.lockf(index, fcntl.LOCK_SH, 1, 128)
+    fcntl.lockf(index, fcntl.LOCK_EX, 3, 120)
+    print("held", flush=True)
+    input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(GradscopeError, match="is being written"):
+            check_free(path, force=True)
+        other.communicate("\n")
+    check_free(path, force=True)
+
+
 def test_of_two_that_want_a_name_one_gets_it(tmp_path):
     path = tmp_path / "run.gradscope"
     for _ in range(5):

@@ -1,6 +1,7 @@
 """Reads additions to a recording while it is being written."""
 
 import sqlite3
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.meta import header_of
 from gradscope.recording.records import GradientStat
+from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import save_recording
 from tests.rules.accumulation.runs import Run
@@ -72,6 +74,32 @@ def test_reading_after_every_step_gives_everything_once(recording, tmp_path):
     assert grown[-1].optimizers == recording.evidence
     assert [one.header.finished for one in grown] == [*[False] * 7, True]
     assert list(tmp_path.iterdir()) == [path]  # no reader has kept the file from being finished
+
+
+@pytest.mark.parametrize("is_source_known", [True, False])
+def test_losses_of_repeated_steps_are_read(recording, tmp_path, is_source_known):
+    """The kinds that are asked for need not include the backward passes, which have the losses."""
+    path = tmp_path / "run.gradscope"
+    recorder = RunRecorder(path, header_of(recording))
+    growing = GrowingRecording(path, KINDS)
+    recorder.add(next(steps_of(recording)))
+    if is_source_known:
+        growing.read()
+    recorder.repeat(
+        RepeatedSteps(
+            first=1,
+            sources=(0,),
+            choices=array("H", [0, 0]).tobytes(),
+            losses=array("d", [5.0, 4.0]).tobytes(),
+            rates=array("d", [0.5, 0.25]).tobytes(),
+            began=1.0,
+            ended=3.0,
+        )
+    )
+    grown = growing.read()
+    recorder.close()
+    assert [step.loss for step in grown.steps if step.index] == [5.0, 4.0]
+    assert {event.kind for event in grown.events} == set(KINDS)
 
 
 def test_last_norm_of_each_parameter_is_read(recording, tmp_path):

@@ -1,8 +1,13 @@
 """Files that hold only a model: its arguments and inputs are guessed."""
 
+import random
+
+import numpy
 import pytest
 import torch
+from torch import nn
 
+from gradscope.target.discovery.guessed_inputs import guess_inputs
 from tests.nightly import some_on_push
 
 MODELS = {
@@ -190,6 +195,21 @@ def test_a_guess_leaves_model_and_random_numbers_unchanged(workplace):
     assert guessed.model.calls == 0
     for one, other in zip(guessed.model.buffers(), given.model.buffers(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_guess_leaves_the_generators_of_python_and_numpy_unchanged():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.l(x) * random.random() * float(numpy.random.rand())
+
+    before = random.getstate(), numpy.random.get_state()
+    assert guess_inputs(Net(), seed=0) is not None
+    assert random.getstate() == before[0]
+    assert all(map(numpy.array_equal, numpy.random.get_state(), before[1]))
 
 
 def test_method_for_a_state_leaves_model_and_random_numbers_unchanged(workplace):

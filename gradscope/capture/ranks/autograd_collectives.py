@@ -88,6 +88,7 @@ class AutogradCollectives:
             name: Name of the collective.
             frame: Frame that calls it.
         """
+        # These functions are `autograd.Function`s: forward and backward call the plain collectives.
         is_forward = frame.f_code.co_name == "forward"
         if not is_forward or self._in_backward or self._passes >= _MOST:
             return
@@ -97,6 +98,7 @@ class AutogradCollectives:
             self.exchanges(frame.f_locals.get("input"), frame)
         if name != "all_reduce":
             return
+        # The text of `ReduceOp.SUM` is `RedOpType.SUM`. A single number is a loss or a count.
         given, operation = frame.f_locals.get("tensor"), str(frame.f_locals.get("op", ""))
         if isinstance(given, Tensor) and given.numel() > 1 and operation.endswith("SUM"):
             location = self._training.locations.of(frame)

@@ -59,6 +59,7 @@ class Buffers:
 
     def _measure_drawn(self, models: list[nn.Module]) -> None:
         """Record the norms of constants that modules drew at random."""
+        # Found once: the search reads the source of every class.
         if self._drawn is None:
             self._drawn = dict(self._found_drawn(models))
         for name, (owner, attribute, line, first) in self._drawn.items():
@@ -78,6 +79,7 @@ class Buffers:
         for model in (*models, *broadcast):
             is_broadcast = any(model is one for one in broadcast)
             for path, module in islice(members.named_modules(model), _MOST_MODULES):
+                # DDP broadcasts buffers before each forward, and attributes never.
                 plain = vars(module) if is_broadcast else _own(module)
                 for attribute, one in list(plain.items()):
                     norm = _norm(one)

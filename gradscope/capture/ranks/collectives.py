@@ -88,8 +88,8 @@ class Collectives:
         """By address of a gradient: `id` of its parameter; None if out of date."""
         self._positions: dict[int, int] = {}
         """By `id` of a parameter with a gradient: index of its entry."""
-        self._weights: tuple[int, frozenset[int]] = (0, frozenset())
-        """Number of entries, and addresses of their parameters."""
+        self._weights: tuple[object, frozenset[int]] = (None, frozenset())
+        """When they were read, and addresses of all parameters."""
         self._buffers: tuple[int, frozenset[int]] = (-1, frozenset())
         """A step, and addresses of the buffers in it."""
         self._versions: dict[int, int] = {}
@@ -99,7 +99,6 @@ class Collectives:
         self._waiting: dict[int, tuple[int | None, bool, str]] = {}
         """By sequence number of a node whose value a collective changed: its line, whether it is a
         single number, and the collective."""
-
         self._summed: list[tuple[int | None, Tensor]] = []
         """Line and tensor of the single numbers that were summed over the ranks since the last
         step, such as a number of tokens."""
@@ -166,6 +165,7 @@ class Collectives:
         for tensor in several:
             if isinstance(tensor, Tensor):
                 operation = args[1] if len(args) > 1 else kwargs.get("op", "SUM")
+                # The text of `ReduceOp.SUM` is `RedOpType.SUM`.
                 operation = str(operation).rpartition(".")[2]
                 self._changed(name, tensor, operation, frame)
                 if name == "all_reduce" and operation == "SUM" and tensor.numel() == 1:
@@ -220,6 +220,7 @@ class Collectives:
     def _sums_again(self, tensor: Tensor, frame: FrameType) -> None:
         """Note a second sum of a gradient, to which nothing but a backward was added since."""
         known = self.window.sums.get(_address(tensor))
+        # Another tensor may have been given the address since.
         is_later = known is not None and known[0]() is tensor and known[2] < self._backwards
         # A division, or a gradient set to zero, would have changed it as well.
         if known is not None and is_later and tensor._version == known[1] + 1:
@@ -233,6 +234,7 @@ class Collectives:
         if is_sum and tensor.numel() > 1 and tensor.is_floating_point():
             self._sums_again(tensor, frame)
         if node is not None and (number := created(node)) is not None:
+            # A number and no node: a node would keep the memory of the forward alive.
             self._waiting[number] = (self._site(frame), tensor.numel() == 1, name)
         elif not tensor.is_floating_point() or tensor.numel() == 1:
             return
@@ -272,9 +274,10 @@ class Collectives:
 
     def _is_weight(self, tensor: Tensor) -> bool:
         entries = self._training.gradient_state.entries
-        if self._weights[0] != len(entries):
+        now = (len(entries), self._backwards, self._log.step)  # `.data` may get other memory
+        if self._weights[0] != now:
             alive = (one for entry in entries if (one := entry.parameter()) is not None)
-            self._weights = (len(entries), frozenset(map(_address, alive)))
+            self._weights = (now, frozenset(map(_address, alive)))
         # All tensors without memory of their own have the address 0.
         return _address(tensor) in self._weights[1] - {0}
 
@@ -296,6 +299,7 @@ class Collectives:
             return
         if self._gradients is None:
             return
+        # A flat tensor has no owner, and is known by its size alone.
         if self._gradients.get(_address(tensor), tensor.numel()) == last[1]:
             self.window.last = (last[0], last[1], norms([tensor])[0], last[3])
 

@@ -69,6 +69,7 @@ def _line_of_sum(node: ast.AST) -> int | None:
 def _may_divide(node: ast.AST) -> bool:
     match node:
         case ast.BinOp(op=op) | ast.AugAssign(op=op):
+            # Scripts also write `* (1 / n)` and `* n ** -1`.
             return isinstance(op, ast.Div | ast.FloorDiv | ast.Mult | ast.Pow)
         case ast.Call(func=function):
             name = _name(function).removeprefix("_foreach_")

@@ -64,6 +64,7 @@ class ComparedNumbers:
             held: `id`s of the parameters of the optimizer. Other models, such as the opponent of a
                 GAN, have gradients that this step does not use.
         """
+        # Scripts register such hooks when they build the model.
         if self._log.step == 0:
             self._note_hooks()
         moments: tuple[tuple[Moment, Squares], ...] = (
@@ -168,5 +169,6 @@ class ComparedNumbers:
 def _options(kind: str, module: nn.Module) -> Iterator[tuple[str, float]]:
     if kind == "FSDP2":
         divisor = own_divisor(module)
+        # Options are plain numbers, which have no None.
         yield "own_divisor", float(divisor is not None)
         yield "divisor", divisor or 0.0

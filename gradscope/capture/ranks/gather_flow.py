@@ -97,6 +97,7 @@ def _is_put_back(scopes: list[ast.AST], first: ast.AST, start: str) -> bool:
         for name in _names_given(node, first.name)
     ]
     calls = [node for scope in scopes for node in nodes_within(scope) if _is_call(node, first.name)]
+    # A call whose result gets no name might use it without the own tensor.
     return 0 < len(calls) == len(received) and all(_joins(*one) for one in received)
 
 
@@ -205,6 +206,7 @@ class _Flow:
                 called = (stem(function) or "").rpartition(".")[2]
                 if called in _INERT:
                     return False
+                # A call of a module runs its `forward`, whatever the variable is called.
                 if called in self._functions or (
                     "forward" in self._functions and _may_be_module(function)
                 ):
@@ -222,6 +224,7 @@ class _Flow:
             and self._holds_any(scope, [node.func.value, *node.args])
             for scope in self._scopes
             for node in nodes_within(scope)
+            # Trainers of Lightning and transformers run the backward of what these return.
         ) or bool(self._functions & {"training_step", "compute_loss"})
 
     def _holds_any(self, scope: ast.AST, values: list[ast.expr]) -> bool:

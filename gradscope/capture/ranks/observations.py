@@ -41,8 +41,10 @@ def digest(tensors: Iterable[Tensor]) -> str | None:
                 return None
             count += 1
             part = tensor.detach().flatten()[:_MOST_ELEMENTS].cpu().contiguous()
+            # Not `hash`: Python salts it differently in every process, and ranks compare these.
             found = zlib.crc32(f"{part.dtype}{tuple(tensor.shape)}".encode(), found)
             if part.numel():
+                # As bytes, because NumPy has no bfloat16.
                 found = zlib.crc32(part.view(torch.uint8).numpy().tobytes(), found)
     return f"{found:08x}" if count else None
 
@@ -55,6 +57,7 @@ def row_digests(tensor: Tensor) -> tuple[int, ...]:
         rows = tensor.detach()[:_MOST_ROWS].flatten(1)
         if rows.shape[1] < _LEAST_ELEMENTS:
             return ()
+        # Spread over the row: the margins of images, and the padding of texts, are alike.
         stride = -(-rows.shape[1] // _ROW_ELEMENTS)
         part = rows[:, ::stride].cpu().contiguous().view(torch.uint8).numpy()
     return tuple(zlib.crc32(row.tobytes()) for row in part)

@@ -64,6 +64,7 @@ class ParameterUses:
 
 def _kind_of(module: nn.Module) -> str | None:
     """Return the event of a module's call, None if it needs no record."""
+    # It runs at each call of each module: `parameters()` would build several generators.
     own = next(iter(module._parameters.values()), None)
     if own is None:
         return None

@@ -68,6 +68,7 @@ def is_fsdp1(module: nn.Module) -> bool:
 
 def is_fsdp2(module: nn.Module) -> bool:
     """Return whether `fully_shard` was applied to a module."""
+    # `fully_shard` replaces the class of a module by one that also derives from `FSDPModule`.
     return hasattr(type(module), "_get_fsdp_state")
 
 
@@ -89,6 +90,8 @@ def waits_for_reduction(module: Any) -> bool:  # noqa: ANN401 - a class that may
     """Return whether FSDP2 keeps gradients of a module that it has not reduced yet."""
     for group in groups_of(module):
         for one in getattr(group, "fsdp_params", ()):
+            # The public property raises while the parameter is sharded. With another `reduce_dtype`
+            # the gradient moves from here to `unsharded_accumulated_grad`.
             whole = getattr(one, "_unsharded_param", None)
             if one.unsharded_accumulated_grad is not None:
                 return True
@@ -191,6 +194,7 @@ def _shapes_of_fsdp1(module: Any) -> dict[int, tuple[int, ...]]:  # noqa: ANN401
         return {}
     originals = getattr(flat, "_params", None) or ()
     found = {id(one): tuple(shape) for one, shape in zip(originals, flat._shapes, strict=False)}
+    # FSDP1 pads flat tensors to a multiple of the number of ranks.
     return found | {id(flat): tuple(flat._unpadded_unsharded_size)}
 
 
@@ -198,5 +202,6 @@ def _copies_of_fsdp1(module: Any) -> int:  # noqa: ANN401 - a class that may not
     strategy = getattr(getattr(module, "sharding_strategy", None), "name", "")
     if strategy == "NO_SHARD":
         return dist.get_world_size(module.process_group)
+    # Hybrid sharding: each node has a whole copy, and shards it within the node.
     group = getattr(module, "_inter_node_pg", None)
     return 1 if group is None else dist.get_world_size(group)

@@ -32,6 +32,7 @@ def drawn_at(kind: type, name: str) -> Line | None:
         known = _classes(file).get(base.__name__) if file is not None else None
         if file is None or known is None:
             continue
+        # A class may draw what the forward of its base reads.
         is_read = is_read or name in known.read
         number = known.drawn.get(name)
         code = None if number is None or found is not None else code_at(file, number)
@@ -66,6 +67,7 @@ def _class(kind: ast.ClassDef) -> _Class:
     read: set[str] = set()
     waiting = ["forward"]
     while waiting:
+        # Taken out, because methods may call each other in a circle.
         method = methods.pop(waiting.pop(), None)
         if method is not None:
             names = set(_own_attributes(method))

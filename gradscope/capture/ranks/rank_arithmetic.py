@@ -98,6 +98,7 @@ def _counts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                # `batch_size / world_size` is a size, and no number of ranks.
                 is_quotient = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)
                 if not is_quotient and _SOURCES.search(ast.unparse(value)):
                     yield name

@@ -102,6 +102,8 @@ class Reducers:
 
     def converted(self, module: nn.Module, before: list[object], frame: FrameType) -> None:
         """Note a conversion that gave parameters another type: their hooks of DDP are lost."""
+        # Data of another type or device makes torch drop a parameter's `AccumulateGrad` node, and
+        # DDP's hook belongs to the old node.
         if before != self.kinds(module):
             site = self._log.site(self._training.locations.of(frame))
             self._log.note("converted", site, type(module).__name__)

@@ -52,6 +52,7 @@ class Sources:
         patches.wrap(DataLoader, "__iter__", self._before(self._loader_iterated))
         patches.put(nn.Module, "load_state_dict", self._loading())
         patches.wrap(torch.random, "manual_seed", self._seeding)
+        # torch re-exports the function: scripts call either name.
         patches.put(torch, "manual_seed", torch.random.manual_seed)
 
     def _after(self, note: Callable[[Any, FrameType], None]) -> Callable[[Function], Function]:
@@ -128,11 +129,13 @@ class Sources:
             "shuffle": float(sampler.shuffle),
         }
         if isinstance(sampler.dataset, Subset):
+            # `hash` of a text differs between processes.
             numbers["subset"] = float(zlib.crc32(str(sampler.dataset.indices[:_INDICES]).encode()))
         self._log.note("sampler", site, type(sampler).__name__, numbers)
 
     def _iterated(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
         """Count the epochs in which a sampler gave the same order."""
+        # A class with its own `set_epoch` may shuffle by something else than `epoch`.
         if not sampler.shuffle or type(sampler).set_epoch is not DistributedSampler.set_epoch:
             return
         passes = self._passes.setdefault(sampler, {})

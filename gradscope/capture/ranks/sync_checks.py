@@ -25,6 +25,7 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 
+# Far below the 10 minutes after which NCCL's watchdog ends a job that waits in a collective.
 WAIT_SECONDS = 60.0
 """Seconds for which a rank waits for the digests of rank 0."""
 
@@ -203,6 +204,7 @@ def _digests(tensors: Sequence[Tensor]) -> list[int]:
     for positions in by_device.values():
         row = torch.stack([found[position] for position in positions]).cpu()
         for position, number in zip(positions, row.tolist(), strict=True):
+            # `tolist` returns signed numbers, and the digests are packed as unsigned ones.
             numbers[position] = number & _MASK
     return numbers
 
@@ -211,6 +213,7 @@ def _digest(tensor: Tensor) -> Tensor:
     """Return a 64-bit digest of the bits of a tensor and of their places, on its device."""
     local = local_part(tensor)
     parts = torch.view_as_real(local) if local.is_complex() else local
+    # Bits, because NaN is unequal to itself, and -0.0 equal to 0.0.
     bits = parts.contiguous().view(_INTEGERS[parts.element_size()]).flatten()
     hashed = getattr(torch, "hash_tensor", None)
     if hashed is None:

@@ -33,8 +33,8 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
     a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap`, `unfreeze`,
     `schedule` (a schedule of the learning rate is made), `one-rank` (weights or the state of an
     optimizer change in a branch of some ranks), `divisor` (FSDP2 is told what to divide gradients
-    by) and `local` (a distributed tensor other than a
-    gradient gives its local part, without placements of the gradient).
+    by) and `local` (a distributed tensor other than a gradient gives its local part, without
+    placements of the gradient).
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()
@@ -61,6 +61,7 @@ def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def _reducing(tree: ast.Module) -> Iterator[str]:
     """Yield the names of functions of a file that reduce, themselves or through another one."""
     found: set[str] = set()
+    # Twice, because a function may stand before the one through which it reduces.
     for _ in range(2):
         for scope in _scopes(tree):
             if isinstance(scope, ast.FunctionDef) and _reduces(scope, found):
@@ -207,6 +208,7 @@ def _is_constant(value: ast.expr, constant: object) -> bool:
 def _gradients(scope: ast.AST) -> set[str]:
     """Return the variables of a scope that hold gradients, or lists of them."""
     tainted: set[str] = set()
+    # Several rounds, because in a loop a name may be read above the line that assigns it.
     for _ in range(3):
         for node in nodes_within(scope):
             match node:

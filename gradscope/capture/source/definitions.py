@@ -60,6 +60,7 @@ class Initialisations:
         """Record an initialization of a tensor."""
         position = _position(tensor)
         if position is not None:
+            # The last filling counts, under whichever key the one before was noted.
             self._storages.pop(position, None)
         if isinstance(tensor, nn.Parameter):
             self._parameters[tensor] = initialisation

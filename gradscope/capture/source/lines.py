@@ -146,6 +146,7 @@ class Caller:
     def line_of_module_call(self) -> Line | None:
         """Return the line that called the module whose call is starting, from a hook of torch's."""
         frame: FrameType | None = sys._getframe(_HOOKS_DEPTH)
+        # Tracers and other tools replace `Module.__call__`: then the depth differs.
         if frame is None or frame.f_code is not _MODULE_CALL:
             frame = sys._getframe(2)
         while frame is not None and _kinds[frame.f_code.co_filename] == _MODULE:
@@ -203,6 +204,7 @@ def line_that_chooses(frame: FrameType | None) -> Line | None:
     for _ in range(_FARTHEST):
         if frame is None or any(part in frame.f_code.co_filename for part in INSTALLED):
             return None  # a library's trainer, or the end
+        # `co_names` has the attributes that a function reads, whether or not it runs that line.
         if not _LISTS.isdisjoint(frame.f_code.co_names):
             return Line(frame.f_code, frame.f_lineno)
         frame = frame.f_back

@@ -43,6 +43,8 @@ def compiled(source: str, file: str) -> CodeType | None:
     """Return the code of a source, None if it cannot be compiled."""
     try:
         with _unwarned():
+            # Without `dont_inherit`, the `__future__` imports of this file would apply to the
+            # script.
             return compile(source, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return None
@@ -153,6 +155,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 def _last_line(statement: ast.stmt) -> int:
     """Return the last line of a statement, or of the header of a compound statement."""
     if isinstance(statement, ast.Match):
+        # Its cases have no line numbers in the tree.
         return statement.lineno
     body: list[ast.stmt] = getattr(statement, "body", [])
     if body:
@@ -314,7 +317,9 @@ def _assigns(statements: Iterable[ast.stmt], name: str) -> bool:
 
 
 def _code_of_backward(function: type[Function]) -> CodeType | None:
+    # torch accepts either name for the backward of a custom function.
     own = function.backward if function.backward is not Function.backward else function.vjp
+    # `once_differentiable` wraps it.
     return getattr(inspect.unwrap(own), "__code__", None)
 
 
@@ -385,6 +390,7 @@ def _is_installed(kind: type) -> bool:
 
 def nodes_within(scope: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a scope, without those of functions inside."""
+    # Reversed, because the last one is taken first: nodes come in the order of the source.
     waiting = list(ast.iter_child_nodes(scope))[::-1]
     while waiting:
         node = waiting.pop()

@@ -71,10 +71,10 @@ def _last(value: ast.expr) -> str:
 
 def _is_update(node: ast.AST) -> bool:
     """Return whether a loop over the parameters of two networks writes to those of one."""
-    if not isinstance(node, ast.For) or _last(node.iter) != "zip":
+    # `zip` without a call is a variable of the script, such as postal codes.
+    if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Call)):
         return False
-    assert isinstance(node.iter, ast.Call)
-    pairs = [ast.unparse(one) for one in node.iter.args]
+    pairs = [ast.unparse(one) for one in node.iter.args] if _last(node.iter) == "zip" else []
     return (
         len(pairs) == 2
         and all("parameters()" in one for one in pairs)

@@ -83,6 +83,7 @@ class Assembler:
 
     def skip(self, what: str, reason: str) -> None:
         """Record what could not be measured."""
+        # Steps repeat the same reason, and the report shows it once.
         note = Skipped(what=what, reason=reason)
         if note not in self._skipped:
             self._skipped.append(note)
@@ -337,6 +338,7 @@ def _tensor_stats(
         first: The index of the graph's first node in the recording.
     """
     graph = capture.graph
+    # Views have the gradient of their tensor, and parameters have statistics of their own.
     apart = set(graph.shared_gradients()) | set(capture.parameter_nodes().values())
     order = {slot: position for position, slot in enumerate(measured.arrived)}
     slots = {edge for edges in graph.successors for edge in edges} | {graph.root} | set(order)

@@ -102,6 +102,7 @@ class ComparisonObserver(Observer):
         if operands is None or len(self.comparisons) == MOST_COMPARISONS:
             return False
         left, right = operands
+        # The shape of a nested tensor has no plain numbers.
         if left.is_nested or right.is_nested:
             return False
         return name not in _PASSED_ON or grow_both(left.shape, right.shape)
@@ -125,6 +126,7 @@ class ComparisonObserver(Observer):
         if operands is None or name in _PASSED_ON - _ELEMENTWISE:
             return
         left, right = operands
+        # Wanted only because an operand had grown.
         if name in _ELEMENTWISE and left.shape == right.shape:
             return
         outcome = _edge(result)

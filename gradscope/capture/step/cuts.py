@@ -134,6 +134,7 @@ class Cut:
     def add(self, edge: Edge, forward: Forward | None) -> None:
         """Record a tensor that was cut off, and release those of calls no longer held."""
         if forward is not None:
+            # Long trainings hold the tensors of the last calls only, and so does a cut.
             for key, other in list(self.forwards.items()):
                 if other.model == forward.model and other.number < forward.oldest:
                     del self.forwards[key], self.sources[key]
@@ -313,6 +314,7 @@ class CutTracker:
         self, name: str, kind: CutKind, sources: list[Edge], frame: FrameType | None = None
     ) -> int:
         calls = self._caller.open_calls
+        # Under `no_grad` every operation of a module is a cut: its call is the one line to show.
         whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
         if whole is None:
             line = self._caller.line(frame or _frame_of_call())

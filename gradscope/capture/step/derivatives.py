@@ -92,6 +92,7 @@ class GraphedDerivatives:
             return
         for one in results:
             if isinstance(one, Tensor) and one.grad_fn is not None:
+                # Numbers, because a set of nodes would keep the graph alive.
                 self.nodes.setdefault(line, set()).add(one.grad_fn._sequence_nr())
                 self._results.keep(one, line)
 
@@ -169,6 +170,7 @@ class DerivativeObserver(Observer):
         self.partial.clear()
 
     def _reads(self, name: str) -> bool:
+        # Without gradients, no function can add the derivative to another graph.
         return name in _READS or not torch.is_grad_enabled()
 
     def _see_graph(
@@ -204,6 +206,7 @@ class DerivativeObserver(Observer):
         if known is None:
             return
         step = _next_step(known.step, name, args)
+        # A gradient penalty needs one norm per example; several per example are norms over a part.
         if step == "distance":
             shape, norms = known.shape, result.numel()
             is_part = norms % shape[0] == 0 and shape[0] < norms

@@ -83,6 +83,7 @@ class Diagnosis:
         )
 
     def _carried_history(self, named: NamedModel) -> tuple[CarriedHistory, ...]:
+        # The history was carried over by a line that ran: the others need no search.
         ran = [line for sites in (self._capture.sites, *self._earlier) for line in sites.lines]
         first = self._capture.first_number
         carried = carried_over(named, self._graph.index, first, ran)
@@ -159,6 +160,7 @@ class Diagnosis:
             return 0
         node = self._capture.last_operation()
         if node is not None:
+            # torch's own nodes run none of the user's code: then it was a hook.
             is_hook = self._inside is not None and function_of(self._graph.nodes[node]) is None
             return self._hooked_node() if is_hook else node
         # A backward of the user's own code, which was not captured.

@@ -116,6 +116,8 @@ class StepCapture:
             return
         self.modules.start()
         try:
+            # After the hooks of modules: a mode that the script's call enters later comes before
+            # this one.
             with self.sites, watch_parameters_made(self.cuts), self.checkpoints.watch():
                 yield
         finally:
@@ -237,6 +239,7 @@ class StepCapture:
         if number is None:
             return None
         line = self.sites.find(number)
+        # Nodes of fused layers and of custom functions may have no line of their own.
         call = None if line else self.modules.innermost().find(number)
         return line if call is None else self.modules.calls[call].line
 

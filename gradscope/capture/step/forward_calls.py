@@ -54,6 +54,7 @@ class CheckpointObserver(Observer):
             if preserve or is_traced():
                 return made
             line = self._caller.line(sys._getframe(1))
+            # torch only calls `next`, `throw` and `close` on it.
             return _Watched(made, lambda: self._note(line))
 
         setattr(torch.utils.checkpoint, _NAME, generator)
@@ -98,6 +99,7 @@ def _random_states() -> list[Tensor]:
     """Return the states of the CPU's generator and of the current GPU's."""
     with DisableTorchFunction():
         states = [torch.default_generator.get_state()]
+        # Reading the state would otherwise start CUDA, or end the capture of a CUDA graph.
         if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             states.append(torch.cuda.get_rng_state())
     return states
@@ -142,6 +144,8 @@ class SwitchObserver(Observer):
     def _see_checkpoint(self, frame: FrameType, line: Line | None) -> None:
         """Record the start or end of a checkpoint's run."""
         if frame in self._checkpoints:
+            # The frame of a checkpoint switches gradients off and on again: the second time it is
+            # leaving.
             self._checkpoints.remove(frame)
             if not self._checkpoints:
                 self._cuts.checkpoint = None

@@ -42,6 +42,7 @@ def edges(value: object) -> list[Edge]:
     # Tensor attributes are torch functions too; active modes need not see these accesses.
     with DisableTorchFunction():
         if type(value) is Tensor:  # of nearly every module call
+            # Reading `grad_fn` of a view whose base was written to makes a new node.
             if not value.requires_grad or (value._is_view() and is_old(value)):
                 return []
             node = value.grad_fn
@@ -84,6 +85,7 @@ def tensors(value: object) -> Iterator[Tensor]:
     No method that a script overrides is called, except by a `UserDict`: one may raise, or count
     its calls. Containers may be nested deeper than Python's calls, and may contain themselves.
     """
+    # By `id`, because containers are not hashable. Those being entered stay alive in between.
     entered: dict[int, Iterator[object]] = {0: iter((value,))}
     while entered:
         innermost = next(reversed(entered))
@@ -187,6 +189,7 @@ class Graph:
             node = self._numbers.get(edge.number)
         else:
             if len(self._leaf_nodes) < len(self.leaves):
+                # By `id`, because `==` of tensors compares elements.
                 self._leaf_nodes = {id(leaf): node for node, leaf in self.leaves.items()}
             node = self._leaf_nodes.get(id(edge.leaf))
         return None if node is None else (node, edge.slot)
@@ -247,6 +250,7 @@ def walk(root: Tensor) -> Graph:
         all_successors.append(tuple(successors))
         # torch makes a Python class per C++ node, but some nodes share a generic one.
         operation = type(node).__name__
+        # Nodes of extensions and of the engine have no Python class of their own.
         if operation in _UNNAMED:
             operation = node.name().rpartition("::")[2]
         sequence: int = node._sequence_nr()
@@ -318,6 +322,7 @@ def release(nodes: list[Node]) -> None:
     # A node that is freed frees the nodes that it refers to, recursively. The anchors divide a
     # deep graph into pieces of bounded depth.
     if len(nodes) > DEEP:
+        # Leaves free nothing else.
         nodes[:] = [node for node in nodes if node.next_functions]
         nodes.sort(key=_created, reverse=True)
         _waiting.append(nodes[::SPACING][::-1])
@@ -328,6 +333,8 @@ def release(nodes: list[Node]) -> None:
 def free_the_dead() -> None:
     """Free the deep graphs whose loss is gone."""
     for anchors in list(_waiting):
+        # From the end of the forward backwards: nobody else holds what only a dead node referred
+        # to.
         while anchors and _is_ours_alone(anchors):
             anchors.pop()
         if not anchors:

@@ -128,6 +128,7 @@ class GraphRecords:
         shared = graph.shared_gradients()
         nodes = capture.parameter_nodes()
         counts = Counter(nodes.values())
+        # A flat tensor of FSDP1 belongs to several parameters, and to none alone.
         owners = {node: position for position, node in nodes.items() if counts[node] == 1}
         innermost = capture.modules.innermost()
         numbers = graph.numbers
@@ -221,6 +222,7 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
     """Return shape and type of a node's outputs, None for non-differentiable ones."""
     return tuple(
         None
+        # Reading the shape of a nested tensor's metadata raises.
         if metadata.is_nested_tensor
         else Shape(dims=tuple(metadata.shape), dtype=dtype_name(metadata.dtype))
         for metadata in node._input_metadata

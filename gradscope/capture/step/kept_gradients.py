@@ -48,6 +48,7 @@ class KeptGradientObserver(Observer):
             self._gradient = 0
             self._first = self._first or set()
             return
+        # Counting references is immediate; searching for them visits every object of the process.
         is_held = sys.getrefcount(gradient) > _OWN_REFERENCES
         holders = self._collections(gradient) if is_held else set()
         if self._first is None:
@@ -75,6 +76,7 @@ class KeptGradientObserver(Observer):
         given = first if isinstance(first, list | tuple) else args[:2]
         gradient = next(one for one in given if id(one) == self._gradient)
         holders = self._collections(gradient)
+        # The list that the call itself was given may be a temporary one.
         holders.discard(id(first))
         if line is not None and holders & self._earlier and holders - self._earlier:
             later = holders - (self._first or set())

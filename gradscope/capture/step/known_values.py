@@ -171,6 +171,7 @@ class KnownValues:
         for position, leaf in graph.leaves.items():
             if has_storage(leaf):
                 self.known[position, 0] = leaf
+        # A root that was written to since holds other values than the node returned.
         if has_storage(root) and not is_old(root):
             self.known[graph.root] = root
         for position, node in enumerate(graph.nodes):
@@ -222,6 +223,7 @@ class KnownValues:
         operands = _Operands(node, self.inputs(position), self._own.get(position, {}), self.known)
         try:
             result = compute(operands)
+        # Versions of torch save different names and numbers: what they do not show stays unknown.
         except (Unknown, RuntimeError, TypeError, IndexError):
             return
         # A result that is a view of an operand takes no further memory.

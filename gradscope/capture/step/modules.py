@@ -95,6 +95,7 @@ class ModuleTracker:
         if is_traced() or get_ident() != self._thread:
             return
         line = self._caller.line_of_module_call()
+        # By name, because importing the class would import the compiler.
         if type(module).__name__ == _WRAPPER:
             self._lines_of_wrapped[id(module._orig_mod)] = line
             return
@@ -110,6 +111,7 @@ class ModuleTracker:
         self._open.append(OpenCall(number, line, torch.is_grad_enabled()))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
         if not module.training and isinstance(module, _FAST):
+            # Entered by hand, because it ends in another hook.
             guard: AbstractContextManager[None] = DisableTorchFunction()
             guard.__enter__()
             self._guards[number] = guard
@@ -205,6 +207,7 @@ class InnermostCall:
             if end is None or (until is not None and end > until):
                 return
             self._open.pop()
+            # What comes after an inner call belongs to the outer one again.
             self._begin(end, self._open[-1] if self._open else None)
 
     def _begin(self, start: int, owner: int | None) -> None:

@@ -119,6 +119,7 @@ class PaddingMaskObserver(Observer):
             tokens = whole(one)
             if tokens is None or tokens.device != keys.device:
                 continue
+            # Models may have the positions first.
             for ordered in (tokens, tokens.T):
                 found = _inverted(keys, ordered)
                 if found is not None:
@@ -170,6 +171,7 @@ def _inverted(keys: Tensor, tokens: Tensor) -> tuple[int, int, int] | None:
     added = keys.shape[1] - length
     if keys.shape[0] != rows or not 0 <= added <= _MOST_ADDED or not length:
         return None
+    # The keys without a token come before the others, or after them.
     for seen in {added, 0}:
         visible = keys[:, seen : seen + length]
         padding, hidden = tokens[visible], tokens[~visible]

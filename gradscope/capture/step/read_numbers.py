@@ -36,7 +36,10 @@ class PlainNumbers:
             return
         total = self._totals[origins] = self._totals.get(origins, 0.0) + number
         for one in {number, total}:
+            # A float32 has more digits as a Python float; a number that someone wrote has fewer.
             if math.isfinite(one) and one != float(f"{one:.7e}"):
+                # Popped first: a dict keeps the position of a known key, and the oldest are dropped
+                # below.
                 self._origins.pop(one, None)
                 self._origins[one] = origins
         while len(self._origins) > _MOST_NUMBERS:
@@ -81,6 +84,7 @@ class NumpyNumbers:
         """Note what is before an array that a frame reads."""
         frame = self._frame_of_call() if name in ARRAYS and origins else None
         if frame is not None:
+            # With the code, because a later frame may get the `id` of this one.
             key = (id(frame), frame.f_code)
             self._read[key] = self._read.get(key, frozenset()) | origins
 

@@ -52,6 +52,7 @@ Compute = Callable[[Operands], Tensor]
 def recomputation(operation: str) -> Compute | None:
     """Return a function that recomputes the result of an operation, None if there is none."""
     base, _, number = operation.partition("Backward")
+    # Second derivatives have names such as `TanhBackwardBackward0`.
     return _RECOMPUTED.get(base) if number.isdigit() else None
 
 
@@ -60,6 +61,7 @@ def _of_input(function: Callable[[Tensor], Tensor]) -> Compute:
 
 
 def _reshaped(of: Operands) -> Tensor:
+    # Views save how they were made, but the shape of the result is enough.
     return of.tensor(0).reshape(tuple(of.shape))
 
 
@@ -89,7 +91,8 @@ def _multiply(of: Operands) -> Tensor:
 
 
 def _divide(of: Operands) -> Tensor:
-    return of.tensor(0, "self") / _number_or_tensor(of, 1, "other")
+    given, other = of.tensor(0, "self"), _number_or_tensor(of, 1, "other")
+    return torch.div(given, other, rounding_mode=of.value("rounding_mode"))
 
 
 def _power(of: Operands) -> Tensor:
@@ -106,14 +109,15 @@ def _reduced(function: Callable[..., Tensor]) -> Compute:
     return reduce
 
 
-def _added_product(of: Operands) -> Tensor:
-    beta, alpha = of.value("beta"), of.value("alpha")
-    product = of.tensor(1, "mat1") @ of.tensor(2, "mat2")
-    return of.tensor(0) * (1 if beta is None else beta) + product * (1 if alpha is None else alpha)
+def _added_product(first: str, second: str) -> Compute:
+    def add(of: Operands) -> Tensor:
+        beta, alpha = of.value("beta"), of.value("alpha")
+        product = of.tensor(1, first) @ of.tensor(2, second)
+        return of.tensor(0) * (1 if beta is None else beta) + product * (
+            1 if alpha is None else alpha
+        )
 
-
-def _added_batches(of: Operands) -> Tensor:
-    return of.tensor(0) + of.tensor(1, "batch1") @ of.tensor(2, "batch2")
+    return add
 
 
 def _product(second: str) -> Compute:
@@ -133,6 +137,15 @@ def _clamp(of: Operands) -> Tensor:
 
 def _loss(function: Callable[..., Tensor]) -> Compute:
     return lambda of: function(of.tensor(0, "self"), of.tensor(1, "target"), of.value("reduction"))
+
+
+def _huber(of: Operands) -> Tensor:
+    given, target = of.tensor(0, "self"), of.tensor(1, "target")
+    return _NN.huber_loss(given, target, of.value("reduction"), of.value("delta"))
+
+
+def _softplus(of: Operands) -> Tensor:
+    return _NN.softplus(of.tensor(0, "self"), of.value("beta"), of.value("threshold"))
 
 
 def _cross_entropy(of: Operands) -> Tensor:
@@ -196,7 +209,6 @@ _OF_INPUT: dict[str, Callable[[Tensor], Tensor]] = {
     "Cos": torch.cos,
     "Cosh": torch.cosh,
     "Erfinv": torch.erfinv,
-    "Gelu": _NN.gelu,
     "Log": torch.log,
     "Log10": torch.log10,
     "Log1P": torch.log1p,
@@ -206,16 +218,15 @@ _OF_INPUT: dict[str, Callable[[Tensor], Tensor]] = {
     "Silu": _NN.silu,
     "Sin": torch.sin,
     "Sinh": torch.sinh,
-    "Softplus": _NN.softplus,
     "Square": torch.square,
 }
 
 _RECOMPUTED: dict[str, Compute] = {
     **{name: _of_input(function) for name, function in _OF_INPUT.items()},
     "Add": _add,
-    "Addmm": _added_product,
+    "Addmm": _added_product("mat1", "mat2"),
     "Alias": _reshaped,
-    "Baddbmm": _added_batches,
+    "Baddbmm": _added_product("batch1", "batch2"),
     "BinaryCrossEntropy": _binary,
     "Bmm": _product("mat2"),
     "Cat": _joined(torch.cat),
@@ -229,7 +240,8 @@ _RECOMPUTED: dict[str, Compute] = {
     "Embedding": _embedding,
     "Expand": lambda of: of.tensor(0).expand(tuple(of.shape)),
     "Gather": _gather,
-    "HuberLoss": _loss(lambda x, y, r: _NN.huber_loss(x, y, r, 1.0)),
+    "Gelu": lambda of: _NN.gelu(of.tensor(0, "self"), approximate=of.value("approximate")),
+    "HuberLoss": _huber,
     "L1Loss": _loss(_NN.l1_loss),
     "Mean": _reduced(torch.mean),
     "Mm": _product("mat2"),
@@ -242,6 +254,7 @@ _RECOMPUTED: dict[str, Compute] = {
     "Pow": _power,
     "ReshapeAlias": _reshaped,
     "Select": lambda of: of.tensor(0).select(of.value("dim"), of.value("index")),
+    "Softplus": _softplus,
     "Squeeze": _reshaped,
     "Stack": _joined(torch.stack),
     "Sub": _subtract,

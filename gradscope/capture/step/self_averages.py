@@ -189,6 +189,7 @@ class SelfAverageObserver(Observer):
         memory = _memory_of(target)
         if memory is None:
             return
+        # An average in place is two calls: `mul_` by the decay, and then `add_` of the rest.
         scale = self._scaled.pop(memory, 1.0)
         other = rest[0] if rest else given.get("other", given.get("end", given.get("src")))
         if name == "mul_":
@@ -199,6 +200,7 @@ class SelfAverageObserver(Observer):
             return
         source = self._sum(other)
         if source is None or source.factors.keys() != {memory}:
+            # A plain `add_` of something else is no average.
             if name in ("lerp_", "copy_") or scale != 1.0:
                 self._others.add(line)
             weight = _number(given.get("weight", rest[1] if len(rest) > 1 else None))
@@ -331,6 +333,7 @@ def _pairs(args: Args, given: Mapping[str, object]) -> Iterator[tuple[Tensor, ob
 
 def _alpha(given: Mapping[str, object]) -> float:
     number = _number(given.get("alpha", 1))
+    # NaN makes every comparison of a factor fail: a tensor as `alpha` is not known.
     return math.nan if number is None else number
 
 
@@ -345,4 +348,5 @@ def _memory_of(tensor: object) -> Memory | None:
     assert isinstance(tensor, Tensor)
     if tensor.is_nested or not has_versions(tensor) or not tensor.numel():
         return None
+    # `.data` and `detach()` are other objects in the same memory.
     return (tensor.data_ptr(), tensor.numel()) if tensor.is_contiguous() else None

@@ -116,4 +116,5 @@ class SiteMode(TorchFunctionMode):
         return self.lines[position] if sequence < self.ends[position] else None
 
 
+# The compiler runs a mode's function for each call that it traces.
 follow_original(SiteMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)

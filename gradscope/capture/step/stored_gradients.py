@@ -64,6 +64,7 @@ class Sketcher:
         """
         total = self._empty()
         columns = torch.arange(values.shape[1], device=self._device)
+        # Whole rows at a time, as an embedding's gradient may have few rows of many millions.
         at_once = max(1, self._block // max(1, values.shape[1]))
         for positions, block in zip(rows.split(at_once), values.split(at_once), strict=True):
             indices = (positions[:, None] * values.shape[1] + columns).reshape(-1)
@@ -78,12 +79,14 @@ class Sketcher:
         if start in self._hashes:
             return self._hashes[start]
         found = self._hashed(torch.arange(start, start + self._block, device=self._device))
+        # Hashes of all blocks of a large model would take more memory than its gradients.
         if start < _REMEMBERED:
             self._hashes[start] = found
         return found
 
     def _hashed(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the buckets and the signs of elements."""
+        # In two parts: the conversion of an index that int32 does not hold is undefined.
         mixed = (indices & 0x7FFFFFFF).int() ^ ((indices >> 31).int() * _HIGH)
         # The shifts are those of unsigned numbers, which the type does not have.
         mixed = (mixed ^ ((mixed >> 16) & 0xFFFF)) * HASH_FIRST
@@ -195,6 +198,7 @@ def _held_sparse(stored: Tensor) -> _Held:
 
 def _real(values: Tensor) -> Tensor:
     if values.is_complex():
+        # A conjugate or negative view has other bits than its memory.
         return torch.view_as_real(values.resolve_conj().resolve_neg())
     return values.resolve_neg()
 
@@ -212,6 +216,7 @@ def _written(one: _Held, scale: float) -> Kept:
 
 
 def _parts(one: _Held, scale: float) -> Iterator[StoredPart]:
+    # Half types too: a gradient divided by the loss scale may be too small for them.
     kind = torch.float64 if one.dtype in (torch.float64, torch.complex128) else torch.float32
     if one.rows is None:
         for values in one.values.split(PART_ELEMENTS) if one.values.numel() else ():

@@ -33,6 +33,7 @@ def mask_around(tokens: Tensor) -> Tensor | None:
     frame = sys._getframe(2)
     for _ in range(_MOST_FRAMES):
         for name in _MASKS if frame is not None else ():
+            # Reading `f_locals` builds a dictionary: first whether there is such a variable at all.
             if name in frame.f_code.co_varnames:
                 mask = frame.f_locals.get(name)
                 if isinstance(mask, Tensor) and mask.shape == tokens.shape:
@@ -62,6 +63,7 @@ def padding_of(tokens: Tensor, padding: int | None, mask: Tensor | None) -> Tens
     for dimension in (1, 0):
         if bool(found.all(dimension).any()):
             continue  # a whole sequence of it, which is no end
+        # Padding that ends a sequence is an unbroken run from its end.
         ends = found.flip(dimension).long().cumprod(dimension).flip(dimension).bool()
         # The first token may be the same one: some decoders begin with it.
         if bool((ends == found).narrow(dimension, 1, tokens.shape[dimension] - 1).all()):
@@ -86,6 +88,7 @@ def targets_at_padding(
             return None
         padded = padded[:, :-1]
     classes = classes.reshape(padded.shape)
+    # Models may set their own `ignore_index`, and mark targets by torch's default as well.
     counts = (classes != ignored) & (classes != _IGNORED)
     there = classes[padded & counts]
     if there.numel() < _LEAST_AT_PADDING:

@@ -83,6 +83,7 @@ class UnvaryingObserver(Observer):
         if name == _DIFFERENCE and given.requires_grad and torch.is_grad_enabled():
             return len(args) > 1 and _is_other(args[1], given)
         if name in _DIVISIONS and not given.is_floating_point() and given.numel() > 1:
+            # Without a rounding mode, they divide whole numbers to floats.
             return name not in ("div", "divide") or bool((kwargs or {}).get("rounding_mode"))
         return bool(self._pending) and any(map(self._pending.of, args[:2]))
 
@@ -170,4 +171,5 @@ def _is_other(old: object, new: Tensor) -> bool:
     if not isinstance(old, Tensor) or old.requires_grad or old.shape != new.shape:
         return False
     are_readable = has_numbers(old) and has_numbers(new)
+    # On-policy methods write `exp(new - new.detach())` on purpose, for its gradient.
     return are_readable and old.data_ptr() != new.data_ptr()

@@ -35,6 +35,7 @@ def is_old(tensor: Tensor) -> bool:
     if not tensor._is_view():
         return False
     version = tensor._version
+    # A view shares the version of its base: 0 means that nothing was ever written.
     if version == 0:
         return False
     known = _versions.get(id(tensor))

@@ -116,6 +116,7 @@ class WriteObserver(Observer):
             return None
         shape = tuple(int(size) for size in told[1].split(",") if size.strip())
         found, expected = int(told[2]), int(told[3])
+        # A tensor of an earlier forward may be saved by a graph that this one goes on with.
         writes = [*(self.earlier.writes if self.earlier else ()), *self.writes]
         fitting = [
             write

@@ -157,6 +157,7 @@ class Backwards:
         frame: FrameType,
     ) -> "_Note":
         self._training.guard.enter_change()
+        # The loss of the last step is usually gone by now, and a new graph is about to be walked.
         free_the_dead()
         training = self._training
         location = training.locations.of(frame)
@@ -172,6 +173,7 @@ class Backwards:
         facts |= _forward_facts(training.take_forwards())
         facts |= named(BackwardEvent, retain=float(options.retain), create=float(options.create))
         note = _Note("backward", location, facts, subject_of(location.call()))
+        # With `create_graph` the backward builds a graph, which the hooks of a capture would join.
         if training.captures is not None and not options.create:
             self._prepare_capture(training.captures, outputs, note)
         return note
@@ -259,6 +261,7 @@ class Backwards:
             return known(BackwardEvent, loss=unread(first))
         facts |= self._root(node, keeps=keeps)
         found = scaling(node, self.scaled, readable=self.are_saved_readable)
+        # Hooks seen since the last backward belong to this graph: the next one starts anew.
         self._was_readable, self.are_saved_readable = self.are_saved_readable, True
         facts |= named(BackwardEvent, divided=found.divided, scaled=float(found.is_scaled))
         if found.is_scaled:
@@ -279,6 +282,7 @@ class Backwards:
             return {}
         roots = self._roots
         again = bool(roots) and contains(node, roots, min(roots))
+        # Only a graph that was kept can be used again.
         if keeps:
             roots.add(sequence)
         return named(BackwardEvent, root=float(sequence), again=float(again))

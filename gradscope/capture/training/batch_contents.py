@@ -81,6 +81,7 @@ class BatchContents:
         with DisableTorchFunction(), without_dispatch_modes(), torch.no_grad():
             floating = [one for one in found if one.is_floating_point() or one.is_complex()]
             held = [_Range.of(one) for one in floating or found]
+            # Not `hash`, because recordings of different processes are compared.
             digest = hashlib.blake2b(digest_size=_DIGITS // 2)
             for one in found:
                 for part in _parts(one):
@@ -111,6 +112,7 @@ class BatchContents:
 
     def _readable(self) -> list[Tensor] | None:
         with DisableTorchFunction():
+            # Scripts write to batches in place, for example to normalize or to mask them.
             if not self.tensors or [*map(_version, self.tensors)] != self._versions:
                 return None
             found = [whole(one) for one in self.tensors]

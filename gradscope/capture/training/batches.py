@@ -137,6 +137,7 @@ class Batches:
         """Start observing, if torch has what is observed."""
         kind = getattr(loaders, "_BaseDataLoaderIter", None)
         if kind is not None and {"_next_index", "__next__"} <= set(vars(kind)):
+            # The only method that all iterators of loaders ask for indices, in the main process.
             patches.wrap(kind, "_next_index", self._wrap_index)
             patches.wrap(kind, "__next__", self._wrap_next)
 
@@ -147,6 +148,7 @@ class Batches:
     def opened(self, loader: DataLoader[Any], iterator: object) -> None:
         """Take note of the iterator of a loader, which is another for every epoch or reused."""
         before = self._passes.get(iterator)
+        # An iterator with workers fetches its first batches in `__iter__`, before this runs.
         fetched = {} if before is None else before.fetched
         self._passes[iterator] = _Pass(self._of(loader), fetched)
 
@@ -168,6 +170,7 @@ class Batches:
     def _wrap_next(self, original: Function) -> Function:
         def __next__(iterator: Any) -> Any:  # noqa: ANN401, N807
             batch = original(iterator)
+            # Under `no_grad` it is a batch of an evaluation.
             if not is_traced() and self._guard.active and torch.is_grad_enabled():
                 self._guard.quickly(self._deliver, iterator, batch)
             return batch
@@ -180,12 +183,14 @@ class Batches:
         if known is None:
             known = self._passes[iterator] = _Pass(_Loader())
         self._has_loaders = True
+        # Workers get several batches ahead: the number says which of them is delivered later.
         known.fetched[getattr(iterator, "_send_idx", 0)] = _indices(index)
         self._guard.spend(perf_counter() - began)
 
     def _deliver(self, iterator: Any, batch: object) -> None:  # noqa: ANN401
         began = perf_counter()
         known = self._passes.get(iterator)
+        # Out of order, the number of a delivered batch is not known.
         if known is None or not getattr(iterator, "_in_order", True):
             return
         number = getattr(iterator, "_rcvd_idx", 1) - 1

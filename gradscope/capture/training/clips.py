@@ -155,6 +155,7 @@ class Clips:
     def _repeats_clip(self, kind: str, norm: Tensor, frame: FrameType) -> bool:
         """Return whether a clip by a finite norm is what the running step is expected to do."""
         training = self._training
+        # A clip by a norm that is not finite breaks every gradient: this step is recorded in full.
         if training.pace.is_repeating() and is_broken(norm):
             training.pace.measures = True
             training.record_in_full()
@@ -193,6 +194,7 @@ class Clips:
         location = self._location(frame, numbers)
         training.sync(frame)  # changes that the script made itself are not the clip's effect
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+        # A script may pass a shared parameter twice.
         found = map(training.gradient_state.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]
         return _Clip(kind, function, location, entries, len(given), numbers)
@@ -200,6 +202,7 @@ class Clips:
     def _location(self, frame: FrameType, numbers: dict[str, Any]) -> Location:
         location = self._training.locations.of(frame)
         limit = number(numbers.get("max_norm", numbers.get("clip_value")))
+        # A trainer clips because of an argument: that line is the one to change.
         if limit is None or not location.is_of_trainer or clips_itself(location.users_call()):
             return location
         users = self._training.locations.users(frame)
@@ -207,6 +210,7 @@ class Clips:
 
     def _after(self, clip: _Clip) -> None:
         training = self._training
+        # The clip itself wrote to the gradients: that is no new gradient.
         training.gradient_state.accept()
         states = [entry.state for entry in clip.entries]
         for entry in clip.entries:

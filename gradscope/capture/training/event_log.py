@@ -161,6 +161,7 @@ def number(value: object) -> Number | None:
         one = whole(value)
         if one is None or one.numel() != 1 or one.is_complex():
             return None
+        # A copy, because the script may write to the tensor before it is read.
         return float(one) if one.is_cpu else one.clone().reshape(())
     return float(value) if isinstance(value, int | float) else None
 
@@ -190,6 +191,7 @@ def _read_back(events: list[Event]) -> None:
     with torch.no_grad():
         device = waiting[0][2].device
         wide = widest(device)
+        # Stacked, because each read waits for the device.
         values = torch.stack([value.to(device, wide) for *_, value in waiting]).tolist()
     for (event, name, _), value in zip(waiting, values, strict=True):
         event.numbers[name] = value
@@ -203,6 +205,7 @@ def _lines(events: list[Event]) -> list[Line | None]:
         if event.location is not NOWHERE and event.kind not in ("carried", "kept")
         for user in (event.location.user,)
     }
+    # All events at one user's line: a trainer runs the loop, and its own lines say more.
     if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:
         return [event.location.argument or event.location.inner for event in events]
     return [_line(event.location) for event in events]

@@ -113,6 +113,7 @@ def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None
     if optimizer is None or name is None or code is None:
         return NOWHERE
     lines = list(_lines_of(type(optimizer).__name__, name, code.co_filename))
+    # Of several such lines, the source does not tell which one ran last.
     if len(lines) != 1:
         return NOWHERE
     line = Line(code, lines[0])

@@ -53,6 +53,7 @@ class Zeroing:
 
     def install(self, patches: Patches) -> None:
         """Start observing."""
+        # On the base classes: a subclass that overrides it mostly calls it.
         patches.wrap(Optimizer, "zero_grad", partial(self._wrap, self._before_optimizers))
         patches.wrap(nn.Module, "zero_grad", partial(self._wrap, self._before_modules))
 
@@ -62,6 +63,7 @@ class Zeroing:
 
         def begin(owner: Owner, frame: FrameType) -> _Held:
             held = before(owner, frame)
+            # After the gradients were read: no other thread may read them from here on.
             guard.enter_change()
             return held
 
@@ -177,6 +179,7 @@ class Scalers:
             node = tensor.grad_fn
             location = None if node is None else created(node)
             if location is not None and scale is not None:
+                # By number: a reference to the node would keep the graph alive.
                 self._backwards.scaled[location] = scale
 
     def _wrap_unscale(self, original: Function) -> Function:
@@ -220,6 +223,7 @@ class Scalers:
                 return original(scaler, optimizer, *args, **kwargs)
             frame, training = sys._getframe(1), self._training
             self._stepping += 1
+            # Set by the step that the scaler makes, or does not make.
             self._steps.stepped.discard(id(optimizer))
             if not training.pace.is_repeating():
                 training.guard.run(training.sync, frame)
@@ -244,6 +248,7 @@ class Scalers:
         if not skipped and infinite is not None:
             skipped = infinite  # a fused optimizer decides itself whether to skip
         training.gradient_state.accept()
+        # A skipped step has used its gradients too: they are not to be accumulated.
         training.gradient_state.spend(one.entries)
         numbers = known(ScalerStepEvent, skipped=unread(skipped), found_inf=unread(infinite))
         location = training.locations.of(frame)

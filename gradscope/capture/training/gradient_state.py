@@ -140,6 +140,7 @@ class GradientState:
         return entry
 
     def _note_death(self, _: object) -> None:
+        # Only noted here: Python may free a parameter in the middle of a loop over the entries.
         self._dead = True
 
     def _bury(self) -> None:
@@ -310,6 +311,7 @@ class GradientState:
         """Record that a step used some gradients."""
         for entry in entries:
             if entry.state == UNSPENT:
+                # A replay writes new gradients without a trace, so none is known to be spent.
                 entry.state = UNSPENT if self.may_be_replayed else SPENT
                 entry.clipped = entry.is_written = False
 

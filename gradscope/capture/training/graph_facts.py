@@ -88,6 +88,7 @@ def _takes_mean(node: Node, divisors: list[float], found: Scaling) -> bool:
     # `kl_div(reduction="batchmean")` is a sum that is divided by the number of rows.
     sizes = getattr(node, "_saved_self_sym_sizes", ())
     counts = {int(math.prod(sizes)), int(sizes[0])} if sizes else set()
+    # Rounded, because a divisor may have been computed as one over a factor.
     size = next((one for one in divisors if one > 1 and round(one, 6) in counts), None)
     if size is None:
         return False
@@ -128,6 +129,7 @@ def _next(
     if name == "MulBackward0" and created(node) in scaled:
         found.is_scaled = True
     elif name in ("MulBackward0", "DivBackward0"):
+        # Reading a tensor saved under hooks runs them.
         factor = _constant(node) if readable else None
         if not factor:
             return None
@@ -148,6 +150,7 @@ def _constant(node: Node) -> float | None:
             saved = getattr(node, name, None)
         except RuntimeError:  # freed by an earlier backward
             return None
+        # On other devices, reading it would wait for them.
         if isinstance(saved, Tensor) and saved.is_cpu and not saved.requires_grad:
             one = whole(saved)
             return abs(float(one)) if one is not None and one.numel() == 1 else None

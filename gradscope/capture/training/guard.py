@@ -25,6 +25,7 @@ def is_interruption(error: BaseException) -> bool:
 
     It can interrupt any code, and is meant for the script.
     """
+    # Looked up at the time: a library may set its handler in the middle of the script.
     codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
 
@@ -67,6 +68,7 @@ class Guard:
         self._due: list[Callable[[], None]] = []
         self.active = True
         """False once recording has ended, and in forked processes."""
+        # A forked child shares the recording's file with its parent: only one may write.
         os.register_at_fork(after_in_child=self._release)
 
     @unfollowed
@@ -102,6 +104,7 @@ class Guard:
         if not self.active:
             return None
         try:
+            # Entering the context costs more than most of these parts.
             if not _len_torch_function_stack():
                 return part(*args)
             with DisableTorchFunction():
@@ -243,6 +246,7 @@ class Patches:
 
     def restore(self) -> None:
         """Restore everything. Functions that other code has wrapped since are left alone."""
+        # In reverse, so that a function wrapped twice ends as it was.
         while self._replaced:
             replaced = self._replaced.pop()
             if vars(replaced.owner).get(replaced.name) is replaced.ours:

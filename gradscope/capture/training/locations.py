@@ -65,6 +65,7 @@ class Location(NamedTuple):
         """Return line and column at which the executed expression begins; None if unknown."""
         if self.code is None:
             return None
+        # `f_lasti` counts bytes, and every instruction has two.
         found = next(islice(self.code.co_positions(), self.instruction // 2, None), None)
         if found is None or found[0] is None or found[2] is None:
             return None
@@ -151,10 +152,12 @@ def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
     first, last, start, end = position
     if first is None or last is None or start is None or end is None:
         return None
+    # As bytes: Python's columns count those of UTF-8.
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
     try:
+        # In parentheses, because the lines of an expression may lack those around it.
         tree = ast.parse(b"(" + b"".join(lines) + b")", mode="eval")
     except (SyntaxError, ValueError, RecursionError):
         return None

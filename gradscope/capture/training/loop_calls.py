@@ -138,6 +138,7 @@ class Schedulers:
         """Start observing."""
         self._plateaus.install(patches)
         patches.wrap(LRScheduler, _INNER, self._wrap)
+        # Some classes, such as `ReduceLROnPlateau`, do not call the base class.
         for kind in _with_steps_of_their_own():
             patches.wrap(kind, "step", self._wrap)
 
@@ -145,6 +146,7 @@ class Schedulers:
         guard = self._training.guard
 
         def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            # Every scheduler steps once in its own `__init__`, which is no call of the script.
             if is_traced() or not guard.active or self._depth or _is_initial(scheduler):
                 return original(scheduler, *args, **kwargs)
             is_repeated = self._training.repeats(
@@ -175,6 +177,7 @@ class Schedulers:
         if optimizer is not None and rate == 0.0:
             entry = training.optimizers.of(optimizer)
             if entry.rested is None:
+                # Whole numbers divided in a factor of the rate are 0 for most steps.
                 entry.rested = _line_of_zero(scheduler)
                 entry.is_changed |= entry.rested is not None
         if optimizer is not None:

@@ -31,6 +31,7 @@ from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimi
 class Known:
     """An optimizer that was observed."""
 
+    # Weak: the state of an optimizer that the script drops must be freed as without gradscope.
     optimizer: ref[Optimizer]
     index: int
     class_name: str
@@ -208,6 +209,7 @@ class Optimizers:
     def _update(self, known: Known, optimizer: Optimizer) -> None:
         parameters = list(parameters_of(optimizer))
         ids = list(map(id, parameters))
+        # Scripts add groups and replace parameters between steps; most steps change nothing.
         if ids == known.ids:
             return
         found = [self._gradient_state.add(parameter) for parameter in parameters]
@@ -227,6 +229,7 @@ def _note_decay(known: Known, optimizer: Optimizer) -> None:
     """Record which parameters have no weight decay where others do, and the script's filters."""
     decays = [bool(group.get("weight_decay")) for group in optimizer.param_groups]
     inner = known.location.inner
+    # Where all groups decay, or none does, no filter has chosen.
     if inner is None or len(set(decays)) < 2:
         return
     groups = zip(optimizer.param_groups, decays, strict=True)

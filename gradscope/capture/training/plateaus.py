@@ -89,8 +89,10 @@ def _called(at: Location) -> float | None:
     if call is None or at.user is None:
         return None
     tree = tree_of(at.user.code.co_filename)
+    # The metric comes first; the second argument is an epoch.
     expressions = [*call.args, *(one.value for one in call.keywords)][:1]
     for _ in range(_MOST_FOLLOWED):
+        # `1 - accuracy` is a loss, although it names a score.
         if not expressions or any(map(_is_turned, expressions)):
             return None
         words = {word for one in expressions for word in _words(one)}

@@ -86,6 +86,7 @@ class RepeatedBackwards:
         training = self._training
         guard = training.guard
         training.steps_in_repeated_backward = 0
+        # Cheaper than `enter_change`, which needs the lock of the guard.
         guard.repeating = self._patterns.thread
         try:
             result = original(outputs, *args, **kwargs)
@@ -97,6 +98,7 @@ class RepeatedBackwards:
             guard.repeating = None
         if training.ranks.is_on:
             note_for_ranks(training)
+        # After the backward: only then all gradients of the step are there.
         if made:
             self._end_step_of_hooks()
         return result
@@ -140,6 +142,7 @@ class RepeatedBackwards:
             training.step_repeated(end, index, optimizer and learning_rate(optimizer))
 
     def _see_failure(self, kind: str, frame: FrameType, error: BaseException) -> None:
+        # A script may catch the exception and go on: the call is recorded as one that failed.
         self._training.pace.patterns.forget_last()
         self._training.record_in_full()
         self._failed(kind, frame, error)

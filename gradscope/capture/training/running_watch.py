@@ -134,6 +134,7 @@ class RunningWatch:
         self._training.shared_weights.install(patches)
         # Non-reentrant checkpoints, `save_on_cpu` and hooks of the script pack tensors this way.
         patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
+        # `Compilations` sees what is compiled; this one knows by which name.
         patches.wrap(torch, "compile", self._wrap_compile)
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
@@ -260,6 +261,7 @@ class RunningWatch:
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
         self._training.record_in_full()
         self._training.models.see_compiled(compiled, frame)
+        # A compiled function may contain `optimizer.step()`, of which no hook tells.
         self._training.gradient_state.steps_are_unseen = not self._steps.has_stepped
         self._see_compiling()
 

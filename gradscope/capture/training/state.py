@@ -212,6 +212,7 @@ class TrainingState:
     def sync_before_backward(self, frame: FrameType) -> None:
         """Do both before a backward, if gradients may be waiting for a step."""
         self.spend_evaluated()
+        # The first backward, and one after `zero_grad`, have nothing to compare.
         if self.gradient_state.holds(UNSPENT) or self.gradient_state.holds(SPENT):
             self.sync(frame)
             zeroed = self.gradient_state.clear_false_stale()
@@ -245,6 +246,7 @@ class TrainingState:
     def came_while_stepping(self, entries: list[Entry]) -> None:
         """Record a backward within a step, for example by a closure, which uses its gradients."""
         if self.stepping:
+            # By the innermost step: a nested one uses its own backward.
             self.stepping[-1].update(map(id, entries))
 
     def spend_evaluated(self) -> None:

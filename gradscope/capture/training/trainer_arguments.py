@@ -72,6 +72,7 @@ def trainer_arguments(file: str) -> Iterator[tuple[ArgumentKind, Line]]:
                     for kind, line in _settings(node, dictionaries):
                         found.setdefault(kind, []).append(line)
     for kind, lines in found.items():
+        # Of several calls, the source does not tell which one has run.
         code = code_at(file, lines[0]) if len(lines) == 1 else None
         if code is not None:
             yield kind, Line(code, lines[0])
@@ -82,6 +83,7 @@ def _settings(
 ) -> Iterator[tuple[ArgumentKind, int]]:
     """Yield what the arguments of a call set, with their lines."""
     for name, value in _arguments(call, dictionaries):
+        # `fp16=False` sets nothing: the precision comes from elsewhere.
         is_off = isinstance(value, ast.Constant) and value.value in (None, False)
         kind = _SETTING.get(name)
         if kind is not None and not is_off:

@@ -43,6 +43,7 @@ class UnvaryingResults:
 
     def _add_quotient(self, line: Line, found: ZeroQuotient) -> None:
         known = self._quotients.setdefault(line, [])
+        # Equal dividends, as of positions in a sequence of fixed length, are no further evidence.
         if len(known) >= _STEPS or any(one.digest == found.digest for one in known):
             return
         known.append(found)

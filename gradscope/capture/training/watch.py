@@ -89,6 +89,7 @@ class TrainingWatch:
             # Of the process that forked this one, which must not close the connection to its file.
             inherited._running.remove()
         header = self._header()
+        # Before anything is installed: it fails if the file cannot be written.
         recorder = RunRecorder(self._path, header, self._room)
         self._running = RunningWatch(
             recorder,
@@ -169,6 +170,7 @@ class TrainingWatch:
 
 def _script() -> str:
     main = sys.modules.get("__main__")
+    # Of `python -m package.module`, the file may be `__main__.py`: the module's name says more.
     specification = getattr(main, "__spec__", None)
     if specification is not None:
         return str(specification.name)

@@ -48,10 +48,12 @@ def _start_again() -> None:
     if position is None:
         return
     start = f"{_FOLDER}{os.sep}start_rank.py"
+    # The second start of this process must not lead to a third.
     is_started = words[position] == start
     if is_started or words[position : position + 2] == ["-m", "gradscope"]:
         return
     again = [sys.executable, *words[1:position], start, *words[position:]]
+    # The process stays the same, so that its launcher still knows it.
     os.execv(sys.executable, again)
 
 

@@ -171,6 +171,7 @@ def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:
     scores = scores.detach()
     largest = scores.amax(dim=dim, keepdim=True)
     open_entries = (scores - largest > MASKED).sum(dim=dim)
+    # A row with one open entry, as the first one of a causal mask, is certain by construction.
     counted = open_entries > 1
     certain = output.amax(dim=dim) > CERTAIN
     return int(counted.sum()), int((certain & counted).sum())
@@ -191,6 +192,7 @@ class _Path:
 
     def visit(self, name: str) -> None:
         if name in _TURNS:
+            # Two transpositions cancel.
             self.turned = not self.turned
         elif self.channels_first is None and name.startswith((*_CHANNELS_FIRST, *_CHANNELS_LAST)):
             self.channels_first = name.startswith(_CHANNELS_FIRST) != self.turned
@@ -203,6 +205,7 @@ def _layer(tensor: Tensor) -> _Layer | None:
     for _ in range(_REACH):
         if not waiting:
             break
+        # Breadth first: the nearest layer is the one that the activation belongs to.
         path = waiting.pop(0)
         name, inputs = type(path.node).__name__, _inputs(path.node)
         path.visit(name)

@@ -168,6 +168,7 @@ def _is_unreversed(function: type[Function], application: Application) -> bool:
         output = function.apply(*args)
         if not isinstance(output, Tensor) or not torch.equal(output, given):
             return False
+        # Given ones, a reversal returns negative numbers only.
         (gradient,) = torch.autograd.grad(output, leaf, torch.ones_like(output), allow_unused=True)
     return gradient is not None and bool(gradient.gt(0).all())
 
@@ -193,6 +194,7 @@ def _checks(function: type[Function], application: Application) -> tuple[InputCh
         except ChosenGradientError:
             raise
         except GradscopeError:
+            # The reason in float64 says more: in float32 most functions fail for lack of precision.
             raise error from None
 
 
@@ -209,6 +211,7 @@ def _checks_in(
 def _input_check(found: Comparison, names: list[str], dtype: str) -> InputCheck:
     analytical, numerical = found.analytical, found.numerical
     factor = float((analytical @ numerical) / (numerical @ numerical))
+    # Of both, so that a gradient of zero deviates by 1, and not by infinity.
     size = max(float(analytical.norm()), float(numerical.norm()))
     position = found.position
     return InputCheck(

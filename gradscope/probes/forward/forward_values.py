@@ -94,6 +94,7 @@ class _ValuesMode(OperationMode):
 
     def settled(self, operation: Operation) -> None:
         """Measure the outputs of an operation that is in the graph."""
+        # A view has the elements of its base, which were measured there.
         if operation.is_view:
             return
         for tensor in operation.outputs:
@@ -113,6 +114,7 @@ def values_of(tensor: Tensor) -> Values:
     if math.isfinite(minimum) and math.isfinite(maximum):
         zeros = _zeros(flat) if minimum <= 0 <= maximum else 0
         return Values(_norm(flat, max(-minimum, maximum)), minimum, maximum, zeros, 0)
+    # Only here, because this copy is far slower than the extremes.
     finite = flat[torch.isfinite(flat)]
     norm = math.nan if bool(flat.isnan().any()) else math.inf
     if not finite.numel():

@@ -219,6 +219,7 @@ class _Trial:
         self._args = [_converted(arg, precision.dtype) for arg in args]
         self._inputs = {position: _tensor(self._args[position]) for position in differentiable}
         self._random_states = RandomStates.now()
+        # A generator of its own leaves the random numbers of the function alone.
         self._generator = torch.Generator().manual_seed(0)
         if any(tensor.is_complex() for tensor in self._inputs.values()):
             raise UncheckedError("its inputs are complex")
@@ -272,6 +273,7 @@ class _Trial:
             UncheckedError: It is not linear in the gradient that it gets, for example because it
                 clips.
         """
+        # Backward is a vector-Jacobian product, so it has to be linear in the vector.
         once, twice = self._gradients(1), self._gradients(2)
         for position, gradient in once.items():
             if self._is_near(twice[position], 2 * gradient):
@@ -338,6 +340,7 @@ class _Trial:
         flat = gradient.abs().flatten().cpu()
         total = sum(tensor.numel() for tensor in self._inputs.values())
         count = min(max(_WORK // max(total, self._work, 1), _FEWEST), _MOST, flat.numel())
+        # Errors of large gradients matter most; the others show elements that wrongly get none.
         greatest = flat.topk(count // 2).indices.tolist()
         others = torch.randperm(flat.numel(), generator=self._generator)[:count].tolist()
         for number in list(dict.fromkeys([*greatest, *others]))[:count]:
@@ -348,6 +351,7 @@ class _Trial:
     ) -> float:
         moved = self._inputs[position].clone()
         moved[index] += step
+        # What was really added: rounding changes a small step next to a large element.
         went = float(moved[index].double() - self._inputs[position][index].double())
         args = [moved if p == position else arg for p, arg in enumerate(self._args)]
         there = self._apply(args)
@@ -360,6 +364,7 @@ class _Trial:
 
     def _apply(self, args: Sequence[object]) -> list[object]:
         """Return the outputs, always from the same random state."""
+        # A function that draws random numbers, as dropout does, has no derivative otherwise.
         self._random_states.restore()
         given = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
         result = self._function.apply(*given)

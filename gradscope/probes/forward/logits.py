@@ -173,6 +173,7 @@ class LogitWatch:
         dim = operation.args[1] if plain == "log_softmax" and len(operation.args) > 1 else 1
         if not isinstance(dim, int):
             return
+        # In float32, because a normaliser in half types would have few digits.
         rows = _spaced(given.detach().movedim(dim, -1).flatten(0, -2), 0, _ROWS).float()
         if not rows.numel() or rows.shape[-1] < 2:
             return
@@ -194,6 +195,7 @@ class LogitWatch:
         if not (1 < experts <= _MOST_EXPERTS and chosen < experts and rows > 1 and is_last):
             return
         table = scores.detach().reshape(-1, experts).float()
+        # Computed again, because `tensor` holds the chosen scores and not who was chosen.
         picked = table.topk(chosen, dim=-1).indices.reshape(-1)
         shares = torch.bincount(picked, minlength=experts) / (rows * chosen)
         self._choices.append(

@@ -118,6 +118,7 @@ class OriginTracker(OperationMode):
         """Check the operands, some of which the operation may write to."""
         self._made = None
         inputs = args[1:] if name in _OVERWRITING else args
+        # The content of `out` is overwritten, and never read.
         named = [value for key, value in kwargs.items() if key != "out"]
         in_place = name.endswith("_")
         self._given = [
@@ -130,6 +131,7 @@ class OriginTracker(OperationMode):
         if operation.is_view:
             return
         for tensor in operation.outputs:
+            # New memory may hold anything until it is written.
             broken = None if "empty" in operation.name else broken_of(tensor)
             storage = storage_of(tensor)
             if broken is not None:
@@ -165,11 +167,11 @@ class OriginTracker(OperationMode):
         if handed_on is None and makes == "infinity":  # NaN may disappear in a comparison
             handed_on = next((given for given in self._given if given.broken), None)
         if handed_on is not None:
-            return self._origin_ofoperand_of(operation.name, handed_on)
+            return self._origin_of_operand(operation.name, handed_on)
         infinite = next((given for given in self._given if given.broken), None)
         because_of = None
         if infinite is not None:
-            because_of = self._origin_ofoperand_of(operation.name, infinite)
+            because_of = self._origin_of_operand(operation.name, infinite)
         return self._add(
             operation.name,
             makes,
@@ -182,7 +184,7 @@ class OriginTracker(OperationMode):
             because_of=because_of,
         )
 
-    def _origin_ofoperand_of(self, name: str, given: _Given) -> int | None:
+    def _origin_of_operand(self, name: str, given: _Given) -> int | None:
         storage = storage_of(given.tensor)
         known = self._origin_of.get(storage)
         if known is not None:
@@ -227,11 +229,13 @@ class OriginTracker(OperationMode):
         scores = self._given[0].tensor
         if not isinstance(dim, int) or not scores.dim():
             return 0
+        # A softmax of a row that is masked as a whole divides 0 by 0.
         return int((scores == -math.inf).all(dim=dim).sum())
 
 
 def storage_of(tensor: Tensor) -> int:
     """Return the address of the storage that views share."""
+    # The address of the storage object, not of its memory, which is 0 for all empty tensors.
     position: int = tensor.untyped_storage()._cdata
     return position
 
@@ -240,6 +244,7 @@ def broken_of(tensor: Tensor) -> Broken | None:
     """Return the kind of a tensor's non-finite values, NaN first; None if all are finite."""
     if not tensor.numel():
         return None
+    # One pass for both, which are NaN if any element is.
     low, high = (float(extreme) for extreme in torch.aminmax(tensor.detach()))
     if math.isnan(low):
         return "NaN"
@@ -283,6 +288,7 @@ def probe_nonfinite(context: ProbeContext) -> str | None:
     sources = _sources(context)
     mode = OriginTracker(by_storage(sources).get)
     positions = run_again(context, mode)
+    # The forward cannot run again, but NaN in weights or data needs no forward to be seen.
     if isinstance(positions, str):
         for origin in _there_before(sources):
             of_loss = origin.index if _loss_is_broken(context) else None

@@ -61,6 +61,7 @@ class OperationMode(TorchDispatchMode):
         """Run an operation."""
         kwargs = kwargs or {}
         self._hand_on()
+        # Higher-order operators, as of checkpoints, have no name of an operation, and run others.
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         name = func.overloadpacket.__name__
@@ -151,6 +152,7 @@ def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
         return f"the forward raised when it was repeated: {error.what}"
     mode.ended(outcome.loss)
     graph = walk(outcome.loss)
+    # The loss would keep the graph alive, which is released piece by piece below.
     del outcome
     known = _in_order(context.capture.graph.nodes, context.capture.graph.operations)
     again = _in_order(graph.nodes, graph.operations)
@@ -188,6 +190,7 @@ def _in_order(nodes: list[Node], operations: list[str]) -> list[_Made]:
         for index, node in enumerate(nodes)
         if operations[index] not in VIEW_OPERATIONS and (number := created(node)) is not None
     ]
+    # The order of creation is that of the forward; that of the walk depends on branches.
     return sorted(made, key=lambda node: node.number)
 
 

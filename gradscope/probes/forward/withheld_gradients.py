@@ -59,6 +59,7 @@ def _ends(start: int, users: dict[int, list[int]], given: Set[int]) -> Iterator[
     while waiting:
         position = waiting.pop()
         for user in users.get(position, ()):
+            # It got a gradient, and its successor none: it is where the gradient was withheld.
             if user in given:
                 yield position, user
             elif user not in seen:

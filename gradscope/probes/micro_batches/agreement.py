@@ -82,6 +82,7 @@ def _obstruction(
     if not all(trial.finite):
         return "non-finite"
     is_calm = calm is not None and calm.law.name != "none"
+    # Without running statistics, eval mode normalizes by the batch as well.
     if norms and (is_calm or any(module.running_mean is None for module in norms)):
         return "batch norm"
     if trial.unmatched and (is_calm or calm is None or calm.unmatched):
@@ -157,6 +158,7 @@ def _note(
 def _note_parameters(context: ProbeContext, trial: MicroBatchTrial) -> None:
     remaining = trial.sums.remaining(trial.law.weights)
     for position, one in trial.products.items():
+        # Ratios of gradients that are mostly rounding would look like mistakes.
         is_tiny = one.is_tiny(trial.total)
         context.assembler.note(
             AccumulatedGradient(

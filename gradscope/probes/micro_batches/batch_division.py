@@ -158,6 +158,7 @@ class _BatchShape:
 def _counted_tensors(value: object) -> Iterator[Tensor]:
     """Yield the tensors with dimensions, and one per example list of a packed sequence."""
     if isinstance(value, PackedSequence):
+        # The first step of a packed sequence has every example, and no number needs to be read.
         yield torch.empty(int(value.batch_sizes[0]), 0)
     elif isinstance(value, Tensor):
         if value.ndim:
@@ -188,6 +189,7 @@ def _rows(tensors: list[Tensor]) -> tuple[int, bool]:
     is_shared = second > 1 and all(second in one.shape[:2] for one in tensors[1:])
     sizes = Counter(tensor.shape[0] for tensor in tensors if tensor.shape[0] > 1)
     size, count = sizes.most_common(1)[0] if sizes else (1, len(tensors))
+    # All tensors agree on the first dimension: nothing is left to guess.
     if count == len(tensors):
         return size, False
     # Sequences of features, together with a tensor per example such as their lengths.
@@ -195,6 +197,7 @@ def _rows(tensors: list[Tensor]) -> tuple[int, bool]:
         return second, True
     if count > 1:
         return size, False
+    # Whole numbers are tokens, which text models often have as positions by examples.
     if is_shared and not first.is_floating_point():
         return second, True
     return first.shape[0] if first.shape[0] > 1 else size, False
@@ -220,4 +223,5 @@ def _nested(value: object) -> Iterator[object]:
 def _part_of_packed(packed: PackedSequence, start: int, stop: int) -> PackedSequence:
     padded, lengths = pad_packed_sequence(packed)
     chosen = padded.narrow(1, start, stop - start)
+    # A part has another order of lengths than the whole.
     return pack_padded_sequence(chosen, lengths[start:stop], enforce_sorted=False)

@@ -148,6 +148,7 @@ class _Keeper(_DrawMode):
         self.draws: list[_Draw] = []
 
     def drawn(self, position: int, draw: _Draw) -> None:
+        # A known position is a draw that a checkpoint repeats in backward.
         if position == len(self.draws):
             self.draws.append(_Draw(draw.operation, draw.scalars, draw.values.detach().clone()))
 
@@ -198,6 +199,7 @@ def _dropped(args: Args, mask: Tensor) -> Tensor:
     assert isinstance(given, Tensor)
     assert isinstance(probability, float | int)
     scale = 0.0 if probability == 1 else 1 / (1 - probability)
+    # Computed again from the mask that was replaced: the operation used its own.
     return given * mask * scale
 
 

@@ -51,7 +51,9 @@ class Products:
 
     def deviation(self, factor: float = 1.0) -> float:
         """Return the norm of the difference between `factor` times the sum and the whole."""
+        # From the products, so that any factor can be tried without another pass.
         square = factor * factor * self.of_sum - 2 * factor * self.mixed + self.of_whole
+        # Rounding may make the square of a difference of equal gradients negative.
         return _over(math.sqrt(max(square, 0.0)) if square == square else math.nan, self.norm)
 
     def is_tiny(self, total: "Products") -> bool:
@@ -82,6 +84,7 @@ class GradientSums:
         for position, gradient in enumerate(gradients):
             known = self._sums[position]
             if gradient is not None:
+                # Not in place, because the first gradient belongs to the caller.
                 self._sums[position] = gradient if known is None else known + gradient
         return all(bool(torch.isfinite(_flat(one)).all()) for one in gradients if one is not None)
 
@@ -220,6 +223,7 @@ def find_law(
     ]
     least = min(law.remaining for law in known)
     if least <= tolerance:
+        # The first in order is the simplest: remainders within rounding do not tell laws apart.
         return next(law for law in known if law.remaining <= max(10 * least, _SAME))
     fitted = _law("fitted", _fit(parts, whole), parts, whole)
     if fitted.remaining <= tolerance and _is_telling(fitted, parts, losses, tolerance):
@@ -246,8 +250,10 @@ def _law(
 def _fit(parts: Tensor, whole: Tensor) -> tuple[float, ...]:
     """Return the least-squares weights, from the matrix of the gradients' products."""
     lengths = parts.norm(dim=1, keepdim=True).clamp_min(torch.finfo(parts.dtype).tiny)
+    # Normalised first: parts of very different lengths would make the matrix ill-conditioned.
     units = parts / lengths
     products, projections = units @ units.T, units @ whole
+    # A pseudo-inverse, because gradients of equal parts make the matrix singular.
     solved = torch.linalg.pinv(products, rtol=1e-10, hermitian=True) @ projections
     return tuple((solved / lengths.squeeze(1)).tolist())
 

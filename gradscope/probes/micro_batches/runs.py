@@ -129,6 +129,7 @@ def _facts_of(outcome: Outcome) -> GraphFacts:
             metadata.dtype in _LOW for node in graph.nodes for metadata in node._input_metadata
         ),
     )
+    # The index first: nodes that it holds would not be freed piece by piece.
     graph.index.clear()
     graph.leaves.clear()
     release(graph.nodes)
@@ -146,6 +147,7 @@ def _totals(node: Node) -> list[float]:
     """Return the divisor of a cross-entropy."""
     if getattr(node, "_saved_reduction", None) != _MEAN:
         return []
+    # torch saves this divisor for its own backward, ignored targets and class weights included.
     total = getattr(node, "_saved_total_weight", None)
     return [float(total)] if isinstance(total, Tensor) and total.numel() == 1 else []
 
@@ -258,6 +260,7 @@ def _unknown(parts: int) -> Law:
 def _counts(division: Division, totals: list[tuple[float, ...]]) -> list[Count]:
     """Return the possible units of the loss's mean."""
     counts = [Count("rows", tuple(float(size) for size in division.sizes))]
+    # Parts that computed other losses cannot be paired.
     if len({len(total) for total in totals}) == 1:
         counts += [Count(_unit(amounts), amounts) for amounts in zip(*totals, strict=True)]
     # The same batch gives the same names and order in every part.

@@ -61,6 +61,8 @@ class EventBatches:
         for reading in noted:
             for one in self.identities(reading.step, is_read=reading.trouble > 0):
                 count = self._described
+                # The last ones take the places of older ones in turn, so that no row has to be
+                # deleted.
                 place = count if count < _FIRST else _FIRST + count % _LAST
                 short = replace(one, indices=one.indices[:_MOST_INDICES])
                 self._writer.put(evidence_tables()[BatchIdentity], place, short)
@@ -86,6 +88,8 @@ class EventBatches:
             self._writer.next_index(name) for name in (KEPT_BATCHES.name, BATCH_TENSORS.name)
         )
         try:
+            # Apart from the step's own, so that a batch for which there is no room does not undo
+            # the step.
             with self._writer.transaction():
                 for one in dropped:
                     self._writer.remove(KEPT_BATCHES.name, range(one.row, one.row + 1))
@@ -102,6 +106,7 @@ class EventBatches:
         """Return what to drop for a batch of a size; None if what is there is worth more."""
         free = self._most - sum(one.size for one in self._kept) - size
         dropped: list[_Kept] = []
+        # The sort is stable: of equal trouble, the oldest goes first.
         for one in sorted(self._kept, key=lambda one: one.trouble):
             if free >= 0 or one.trouble >= trouble:
                 break

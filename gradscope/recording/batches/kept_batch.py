@@ -47,6 +47,7 @@ class BatchRow:
         )
 
 
+# Made with the first batch: most recordings store none, and a table takes a page at least.
 KEPT_BATCHES = table_of(
     BatchRow,
     "stored_batch",

@@ -80,12 +80,18 @@ def continued(before: Recording, after: Recording, start: int) -> Recording:
             *first.kept_batches,
             *(replace(one, step=one.step + start) for one in after.kept_batches),
         ),
+        file=before.file,
+        untimed=(
+            *first.untimed,
+            *(range(one.start + start, one.stop + start) for one in after.untimed),
+        ),
     )
 
 
 def _until(recording: Recording, end: int) -> Recording:
     """Return the recording of the steps before one."""
     norms = norms_of(recording)
+    # Steps ascend in the table, so that all earlier rows are in front.
     rows = norms.rows_of(end).start
     return replace(
         recording,
@@ -104,6 +110,9 @@ def _until(recording: Recording, end: int) -> Recording:
             updates=norms.updates[:rows],
         ),
         evidence=tuple(_evidence_until(recording, end)),
+        untimed=tuple(
+            range(one.start, min(one.stop, end)) for one in recording.untimed if one.start < end
+        ),
     )
 
 
@@ -128,8 +137,10 @@ def _summary_until(
     if end >= whole.first + whole.count or isinstance(one, CosineSummary):
         return one
     if isinstance(one, SeriesSummary):
+        # Buckets cannot be divided: the last one may reach beyond the checkpoint.
         size = 8 * ceil((end - one.first) / whole.bucket)
         return replace(one, **{name: getattr(one, name)[:size] for name in COLUMNS})
+    # The block may lie entirely behind the checkpoint.
     block = max(0, min(one.block, end - one.block_first))
     return replace(one, count=end - one.first, block=block)
 
@@ -154,10 +165,13 @@ def _evidence(first: Recording, after: Recording, positions: "Positions") -> Ite
         *(one for one in first.evidence if not isinstance(one, listed)),
         *(positions.evidence(one) for one in after.evidence if not isinstance(one, listed)),
     )
+    # Not a set, which would lose the order of the records.
     yield from dict.fromkeys(others)
 
 
 def _cost(costs: Sequence[WatchCost]) -> WatchCost:
+    # Shares of parts of different length cannot be averaged: this is the time that they are shares
+    # of.
     own = sum(one.seconds / one.share for one in costs if one.share)
     return replace(
         costs[-1],
@@ -194,5 +208,6 @@ def _merged(
 ) -> tuple[_One, ...]:
     """Return the records of both parts; those of the second one replace their equals."""
     found = dict(enumerate(first))
+    # The second part's are newer: a resumed script may give an optimizer other settings.
     found.update((index, of(one)) for index, one in zip(indices, after, strict=True))
     return tuple(found[index] for index in sorted(found))

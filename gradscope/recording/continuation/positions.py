@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gradscope.recording.evidence.batches import BatchIdentity
+from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
     RankEvent,
@@ -43,6 +44,7 @@ def _matched(
     free: dict[Hashable, list[int]] = {}
     for index, one in enumerate(first):
         free.setdefault(key(one), []).append(index)
+    # What only the second part has comes behind, so that indices in the first one stay valid.
     following = iter(range(len(first), len(first) + len(after)))
     return tuple(own.pop(0) if (own := free.get(key(one))) else next(following) for one in after)
 
@@ -64,12 +66,14 @@ class Positions:
     def of(cls, first: Recording, after: Recording, start: int) -> "Positions":
         """Return the positions behind a first part."""
         parameters = _matched(first.parameters, after.parameters, lambda one: (one.name, one.shape))
+        # By the whole recording's indices, because they are compared with the first part's sets.
         scopes = (
             replace(one, parameters=tuple(parameters[index] for index in one.parameters))
             for one in after.evidence_of(ClipScope)
         )
         return cls(
             start=start,
+            # The pause between the parts is left out: nothing was trained in it.
             seconds=first.events[-1].seconds if first.events else 0.0,
             parameters=parameters,
             modules=_matched(
@@ -129,6 +133,11 @@ class Positions:
             parameters=tuple(self.parameters[index] for index in one.parameters),
             replaced=self._optimizer(one.replaced),
             joined=self._optimizer(one.joined),
+            rested=self._site(one.rested),
+            rate_function=self._site(one.rate_function),
+            plateau_site=self._site(one.plateau_site),
+            undecayed=tuple(self.parameters[index] for index in one.undecayed),
+            name_filters=tuple((word, self.sites[site]) for word, site in one.name_filters),
         )
 
     def scope(self, one: ClipScope) -> ClipScope:
@@ -142,6 +151,9 @@ class Positions:
                 return replace(one, site=self.sites[one.site], caller=self.sites[one.caller])
             case TrainerArgument():
                 return replace(one, site=self.sites[one.site])
+            case CustomFunctionRecord():
+                applied, backward = self._site(one.applied), self._site(one.backward)
+                return replace(one, applied=applied, backward=backward)
             case RoundedUpdate():
                 return replace(
                     one,
@@ -151,20 +163,25 @@ class Positions:
                 )
             case BatchIdentity():
                 return replace(one, step=one.step + self.start)
-            case StepSummary():
-                return replace(
-                    one, first=one.first + self.start, block_first=one.block_first + self.start
-                )
-            case SeriesSummary():
-                return self._series(one)
-            case CosineSummary():
-                return replace(one, first=one.first + self.start, site=self.sites[one.site])
+            case StepSummary() | SeriesSummary() | CosineSummary():
+                return self._summary(one)
             case _:
                 return self._of_rank(one)
+
+    def _summary(self, one: StepSummary | SeriesSummary | CosineSummary) -> object:
+        first = one.first + self.start
+        match one:
+            case StepSummary():
+                return replace(one, first=first, block_first=one.block_first + self.start)
+            case CosineSummary():
+                return replace(one, first=first, site=self.sites[one.site])
+            case SeriesSummary():
+                return self._series(one)
 
     def _series(self, one: SeriesSummary) -> SeriesSummary:
         buckets = unpacked(getattr(one, name) for name in COLUMNS)
         for bucket in buckets:
+            # NaN in a bucket without numbers, and stays so.
             bucket.lowest_at += self.start
             bucket.highest_at += self.start
         return SeriesSummary(
@@ -183,6 +200,7 @@ class Positions:
         match one:
             case RankNumbers():
                 values = (
+                    # Rates are by group, and not by parameter.
                     one.values if one.moment == "rate" else self._by_parameter(one.values, None)
                 )
                 return replace(one, step=one.step + self.start, values=values)

@@ -21,11 +21,13 @@ def events_in_order(base: sqlite3.Connection) -> Iterator[EventRecord]:
 
 def steps_in_order(base: sqlite3.Connection) -> Iterator[StepEvents]:
     """Yield the steps of a run of which every step is kept, repeated ones included."""
+    # Read in advance, because sources stay in memory until their last use, and no longer.
     last_uses = _last_uses(base)
     sources: dict[int, StepEvents] = {}
     repeated = _records(REPEATED_STEPS, base)
     following = next(repeated, None)
     for index, whole in _whole_steps(_records(STEPS, base), _records(EVENTS, base)):
+        # Rows of both tables ascend: merging them needs only the next of each.
         while following is not None and following.first < index:
             yield from _unfolded(following, sources)
             following = next(repeated, None)
@@ -61,6 +63,7 @@ def _whole_steps(
     step = next(rest, None)
     for index, group in groupby(events, attrgetter("step")):
         while step is not None and step.index < index:
+            # A step may have no event, and events at the end of a run no step.
             yield step.index, (step, [])
             step = next(rest, None)
         is_whole = step is not None and step.index == index

@@ -38,6 +38,7 @@ class Bucket:
             self.lowest, self.lowest_at = value, step
         if value > self.highest:
             self.highest, self.highest_at = value, step
+        # A sum of large numbers could overflow: their mean cannot.
         self.mean += (value - self.mean) / self.count
 
     def cells(self) -> tuple[float, ...]:
@@ -56,6 +57,7 @@ class Bucket:
 
 def bucket_of(values: Sequence[float], steps: Sequence[int]) -> Bucket:
     """Return the bucket of numbers in order, with their steps."""
+    # It is finite only if all numbers are: then the fast functions may be used.
     total = sum(values)
     if not values or not isfinite(total):
         bucket = Bucket()
@@ -85,6 +87,7 @@ def joined(buckets: Iterable[Bucket]) -> Bucket:
         if one.count or one.broken:
             whole.last = one.last
         whole.count, whole.broken = count, whole.broken + one.broken
+        # Also right without numbers: the lowest of none is infinite.
         if one.lowest < whole.lowest:
             whole.lowest, whole.lowest_at = one.lowest, one.lowest_at
         if one.highest > whole.highest:
@@ -105,6 +108,7 @@ def unpacked(columns: Iterable[bytes]) -> list[Bucket]:
 
 def written(numbers: Iterable[float]) -> bytes:
     """Return numbers as a column of big-endian doubles."""
+    # Big-endian, because views read the bits in SQL from hexadecimal digits in their order.
     return _in_order(array("d", numbers)).tobytes()
 
 

@@ -57,6 +57,7 @@ class CapturesKept:
 
     def _thin(self, most: int, important: Set[int]) -> None:
         while len(self._kept) > most:
+            # What others repeat has the graph and the lines of these.
             known = {one.same_as for one in self._kept}
             last = len(self._kept) - max(1, int(_SHARE_OF_LAST * most))
             free = [
@@ -66,6 +67,7 @@ class CapturesKept:
             ]
             if not free:
                 return
+            # At least one stays at either end, so that each of these has neighbours.
             index = min(
                 free,
                 key=lambda index: (

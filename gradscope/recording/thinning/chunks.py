@@ -162,6 +162,7 @@ def cosines_of(readings: Sequence[Reading]) -> dict[int, Counter[int]]:
     found: dict[int, Counter[int]] = {}
     for reading in readings:
         for site, cosine in reading.cosines.items():
+            # Not `int`, which would round negative ones up.
             found.setdefault(site, Counter())[floor(100 * cosine)] += 1
     return found
 

@@ -86,7 +86,9 @@ class Readings:
                 numbers |= {"rate": known["lr"]} if "lr" in known else {}
                 trouble = "nonfinite" if known.get("nonfinite") else trouble
             elif event.kind in ("clip-norm", "clip-value") and "norm" in known:
+                # A scaler's factor changes, so that such norms cannot be compared with others.
                 if not known.get("scaled"):
+                    # A clip may be called for each group of parameters.
                     numbers["raw"] = max(numbers.get("raw", -inf), known["norm"])
                 if event.site is not None and known.get("fresh") and isfinite(known["norm"]):
                     cosines |= {event.site: known["cosine"]} if "cosine" in known else {}
@@ -130,6 +132,7 @@ class Readings:
         if not trouble:
             return 0.0
         self._told[trouble] = self._told.get(trouble, 0) + 1
+        # Ever less, so that trouble in each step does not take all room from other kinds.
         return _ALWAYS / self._told[trouble]
 
     def _of_kind(self, events: Sequence[EventRecord]) -> float:
@@ -139,6 +142,7 @@ class Readings:
             for event in events
             if is_repeated(event.kind)
         )
+        # A script whose steps all differ would make every step important.
         if key in self._kinds or len(self._kinds) > _HISTORY:
             return 0.0
         self._kinds[key] = len(self._kinds)
@@ -164,6 +168,7 @@ class Readings:
     def _of_rate(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
         recent = self._recent_of(optimizer)
         rate, recent.rate = recent.rate, numbers.get("rate", recent.rate)
+        # Schedules change the rate a little in each step: only jumps are of interest.
         is_jump = rate and recent.rate and not 0.5 < recent.rate / rate < 2
         return 2.0 if is_jump else 0.0
 
@@ -202,6 +207,7 @@ def _is_outlier(values: Sequence[float], least: float = _JUMP - 1) -> bool:
     if not isfinite(value) or len(before) < 2:
         return False
     usual = median(before)
+    # The factor makes it the standard deviation for normally distributed numbers.
     deviation = 1.4826 * median(abs(one - usual) for one in before)
     return value - usual > max(_DEVIATIONS * deviation, least * abs(usual))
 
@@ -249,12 +255,14 @@ class ReadingsOfAll:
         """Return the reading of a step that was recorded in full; nothing without an event."""
         self._sources[step] = events
         if len(self._sources) > _SOURCES:
+            # Dicts keep the order of insertion: the first one was unused for longest.
             del self._sources[next(iter(self._sources))]
         reading = self._readings.of_step(step, events)
         return [reading] if reading.importance else []
 
     def of_repeated(self, one: RepeatedSteps) -> list[Reading]:
         """Return the readings of the steps with events among those that repeat others."""
+        # Taken out, and put in again at the end.
         known = {step: self._sources.pop(step, None) for step in one.sources}
         sources = {step: events for step, events in known.items() if events is not None}
         self._sources.update(sources)

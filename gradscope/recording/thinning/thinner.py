@@ -143,6 +143,7 @@ class Thinner:
         ranked = sorted(self._important.items(), key=lambda item: -item[1])
         for count, (step, _) in enumerate(ranked):
             more = range(max(step - _BEFORE, FOLDED), step + _AFTER + 1)
+            # All less important ones are forgotten, so that the list does not grow with the run.
             if len(around.union(more)) > self._room.around:
                 dropped = [step for step, _ in ranked[count:]]
                 for one in dropped:
@@ -302,6 +303,7 @@ class Thinner:
         self.is_tight = is_smallest and self._writer.size(is_used=True) > _FULL * self._room.limit
 
     def _keep_less(self, share: float) -> None:
+        # What is used: the file itself does not shrink when rows are deleted.
         while self._writer.size(is_used=True) > share * self._room.limit:
             self._is_full = True
             smaller = self._room.smaller()

@@ -28,6 +28,7 @@ def follows_large_update(writer: RecordingWriter, last: Iterable[object], readin
         reading: What was read of the step.
     """
     near = (one for one in last if isinstance(one, Whole) and one.has_norms)
+    # Updates are measured in every tenth step only.
     span = range(reading.step - 10 * (_WINDOW + 2) - _FOLLOWS, reading.step)
     known = list(_updates(writer, (one for one in near if one.step in span)))
     for index in range(_LEAST, len(known)):
@@ -57,6 +58,7 @@ def _updates(writer: RecordingWriter, steps: Iterable[Whole]) -> Iterator[tuple[
             for norm in numbers_of(cell, len(writer.norm_sets.parameters[index]))
             if norm >= 0
         ]
+        # A schedule changes the size of all updates: only the gradient's part of it is compared.
         size = hypot(*norms) / ((rates[-1] if rates else 0.0) or 1.0)
         if norms and isfinite(size):
             yield one.step, size

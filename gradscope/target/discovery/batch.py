@@ -100,6 +100,7 @@ def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module
         return to_batches(setup["batch"], "batch", source.location)
     for name in (*_BATCH_NAMES, *_LOADER_NAMES):
         value = getattr(source.module, name, None)
+        # A file may import a module called `batch`.
         if value is not None and not inspect.ismodule(value):
             return to_batches(value, name, source.location)
     dummy = _dummy_inputs(model)
@@ -115,6 +116,7 @@ def to_batches(value: object, name: str, location: str) -> Batches:
     """
     if _is_loader(value):
         return LoadedBatches(value, name, location)
+    # Some containers of tensors are callable.
     if callable(value) and not _holds_tensors(value):
         return to_batches(build(value, name, location, "--batch"), f"{name}()", location)
     return Batches(value)
@@ -143,6 +145,7 @@ def _dummy_inputs(model: nn.Module) -> dict[str, object] | None:
     batch = dict(inputs)
     is_language_model = any(part in type(model).__name__ for part in ("LM", "Generation"))
     if is_language_model and "labels" in parameters and "input_ids" in batch:
+        # transformers shifts the labels itself.
         batch.setdefault("labels", batch["input_ids"])
     return batch
 

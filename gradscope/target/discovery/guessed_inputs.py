@@ -4,6 +4,7 @@ import ast
 import copy
 import inspect
 import random
+import sys
 import textwrap
 import time
 import warnings
@@ -68,6 +69,7 @@ def initial_states(model: nn.Module, rows: int) -> Iterator[InitialState]:
         given = (rows,) if can_take(signature_of(method), 1) else ()
         try:
             with (
+                # No devices: their states would initialize CUDA.
                 torch.random.fork_rng(devices=[]),
                 torch.no_grad(),
                 UserCode("the state is not made"),
@@ -79,6 +81,7 @@ def initial_states(model: nn.Module, rows: int) -> Iterator[InitialState]:
     for layer in members.modules(model):
         if isinstance(layer, nn.LSTM):
             layers = layer.num_layers * (2 if layer.bidirectional else 1)
+            # `proj_size` shortens h, and not c.
             out = layer.proj_size or layer.hidden_size
             pair = (torch.zeros(layers, rows, out), torch.zeros(layers, rows, layer.hidden_size))
             yield InitialState(value=pair, origin="zeros for h and c")
@@ -189,6 +192,7 @@ def _required(model: nn.Module) -> tuple[str, ...] | None:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p for p in positional if p.default is p.empty]
     needed += [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    # Several inputs become a mapping of arguments by name, which these do not take.
     if len(needed) > 1 and any(p.kind is p.POSITIONAL_ONLY for p in needed):
         return None
     if not needed:  # as `forward(*inputs)` and `forward(x=None)`
@@ -212,6 +216,7 @@ def _first_specs(
 ) -> Iterator[str]:
     tokens = [layer for layer in layers if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
     is_tokens = any(part in names[0] for part in _TOKEN_PARTS)
+    # A name such as `input_ids` says more than the order of registration.
     ordered = [*tokens, *layers] if is_tokens else layers
     seen = set()
     for layer in dict.fromkeys(ordered[:_LAYERS]):
@@ -219,6 +224,7 @@ def _first_specs(
             if spec not in seen:
                 seen.add(spec)
                 yield spec
+    # For models of bare parameters, whose matrices have a dimension of features.
     for parameter in islice((p for p in members.parameters(model) if p.dim() == 2), 2):
         yield from (f"8,{size}" for size in parameter.shape)
 
@@ -283,6 +289,7 @@ class _Trial:
         self._signature = forward_signature(model)
         try:
             with UserCode("the model cannot be copied"):
+                # A forward may change buffers, or count its calls.
                 self.model: nn.Module | None = copy.deepcopy(model)
         except GradscopeError:
             self.model = None  # forwards of the model itself could change it
@@ -311,12 +318,16 @@ class _Trial:
 
 @contextmanager
 def _same_random_state() -> Iterator[None]:
-    before = random.getstate()
+    # `fork_rng` covers torch's generators only. Without an import, nothing draws from numpy's.
+    before, numpy = random.getstate(), sys.modules.get("numpy")
+    of_numpy = None if numpy is None else numpy.random.get_state()
     with torch.random.fork_rng(devices=[]):
         try:
             yield
         finally:
             random.setstate(before)
+            if numpy is not None:
+                numpy.random.set_state(of_numpy)
 
 
 def keys_read_by(model: nn.Module, argument: str) -> tuple[str, ...]:

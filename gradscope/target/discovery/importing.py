@@ -53,6 +53,7 @@ def import_source(location: str) -> Source:
         try:
             module = _import_module(location) if path is None else _import_file(path)
         except SystemExit as exit_request:
+            # `SystemExit` would end gradscope without a word.
             raise _exited(location, path, exit_request) from None
     return Source(module=module, location=location)
 
@@ -99,6 +100,7 @@ def _entry_file(directory: Path) -> Path:
 
 def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
+    # Its relative imports work only if it is imported as a part of its package.
     if (path.parent / "__init__.py").is_file():
         return _import_from_package(path)
     _search(path.parent)
@@ -119,6 +121,7 @@ def _import_file(path: Path) -> ModuleType:
 
 def _module_name(path: Path) -> str:
     stem = path.stem.replace(".", "_")
+    # A file called `random.py` must not replace the standard library's for everyone else.
     taken = stem in sys.modules or stem in sys.stdlib_module_names or stem == "__main__"
     return f"_gradscope_target_{stem}" if taken else stem
 
@@ -133,6 +136,7 @@ def _import_from_package(path: Path) -> ModuleType:
     dotted = ".".join(names)
     module = importlib.import_module(dotted)
     actual = getattr(module, "__file__", None)
+    # Another package of this name was imported first, for example an installed one.
     if actual is None or Path(actual).resolve() != path:
         raise GradscopeError(
             f"{str(path)!r} belongs to the package {names[0]!r}, but that name is already imported",
@@ -147,6 +151,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # Another missing module is the user's problem, and its own traceback says more.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise _no_module(error.name, name) from None
@@ -162,6 +167,7 @@ def check_module(name: str) -> None:
     _search(Path.cwd())
     if top in sys.modules:
         return
+    # Only the package: `find_spec` of a module inside it would import the package.
     spec = importlib.util.find_spec(top)
     if spec is None:
         raise _no_module(top, name)
@@ -195,6 +201,7 @@ def _search(folder: Path) -> None:
         sys.path.insert(0, str(folder))
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.append(str(Path.cwd()))
+    # The finder of a folder remembers its files: one written since would not be found.
     importlib.invalidate_caches()
 
 

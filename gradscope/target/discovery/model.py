@@ -204,6 +204,7 @@ def _instances(module: ModuleType) -> list[_Candidate]:
     found: dict[int, _Candidate] = {}
     for name, value in vars(module).items():
         if isinstance(value, nn.Module) and not _is_loss(name, type(value)):
+            # By `id`, because a file may bind one model to several names.
             found.setdefault(id(value), _Candidate(name=name, value=value))
     models = [c.value for c in found.values() if isinstance(c.value, nn.Module)]
     parts = {id(part) for model in models for part in members.modules(model) if part is not model}
@@ -221,6 +222,7 @@ def _classes(module: ModuleType, outline: Outline) -> list[_Candidate]:
         for name, value in vars(module).items()
         if inspect.isclass(value)
         and issubclass(value, nn.Module)
+        # Imported classes are parts, or models of other files.
         and value.__module__ == module.__name__
         and value.__name__ == name
         and not _is_loss(name, value)

@@ -54,6 +54,7 @@ def line_of_training(location: str) -> int | None:
 
 def _parsed(path: Path) -> ast.Module | None:
     try:
+        # Bytes, because the file may declare another encoding than UTF-8.
         return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
@@ -62,6 +63,7 @@ def _parsed(path: Path) -> ast.Module | None:
 def _check_name(tree: ast.Module, name: str, location: str) -> None:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     bound = set(_bound(tree))
+    # A star import or `exec` may bind any name: only the import can tell.
     if "*" in bound or names & _DYNAMIC or bound & _DYNAMIC or name in bound:
         return
     if name in {"__name__", "__file__", "__doc__"}:
@@ -87,6 +89,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 def _check_training(tree: ast.Module, location: str) -> None:
     functions = {node.name: node for node in tree.body if isinstance(node, _Function)}
+    # A file written for gradscope may train in its functions, and is imported for them.
     if _PROTOCOL & functions.keys():
         return
     search = _Search(functions=functions, trainer_calls=_trainer_calls(tree))
@@ -141,6 +144,7 @@ class _Search:
         file.
         """
         for statement in statements:
+            # What these contain does not run on import.
             if isinstance(statement, _Function | ast.ClassDef) or _is_main_guard(statement):
                 continue
             if isinstance(statement, ast.For | ast.While | ast.AsyncFor):
@@ -207,6 +211,7 @@ def _methods(
     for call in calls:
         yield _method(call)
         name = _name(call)
+        # `seen`, because functions may call each other in a circle.
         if name in functions and name not in seen:
             yield from _methods(list(_calls(functions[name])), functions, seen | {name})
 

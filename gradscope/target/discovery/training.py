@@ -44,6 +44,7 @@ def find_objective(
     if options.loss is None:
         own = OwnLoss(allow_guess=options.allow_guesses, seed=options.seed)
         return _offered_objective(source, setup) or training_step(model) or own
+    # A misspelt name would otherwise be searched in the file, with a less helpful message.
     is_meant = did_you_mean(options.loss, LOSS_NAMES) and not hasattr(source.module, options.loss)
     if options.loss in LOSS_NAMES or is_meant:
         return named_loss(options.loss, "--loss")
@@ -112,6 +113,7 @@ def to_objective(function: object, name: str, location: str) -> Objective:
             f"'{location}:{name}' is {type(function).__name__}, expected a function "
             "of (output, target), (output, batch) or (model, batch)"
         )
+    # The signature of a module itself is that of `__call__`, which takes anything.
     called = function.forward if isinstance(function, nn.Module) else function
     parameters = positional_names(signature_of(called))
     if name == "compute_loss" or not MODEL_NAMES.isdisjoint(parameters[:1]):

@@ -120,6 +120,7 @@ def guessed_arguments(missing: list[inspect.Parameter]) -> str | None:
 def _literal(parameter: inspect.Parameter) -> str | None:
     """Return an example value for a parameter; None if it is no literal."""
     name, annotation = parameter.name.lower(), parameter.annotation
+    # With `from __future__ import annotations`, annotations are texts.
     if isinstance(annotation, str):
         annotation = {kind.__name__: kind for kind in (int, float, bool, str)}.get(annotation)
     if annotation is parameter.empty:
@@ -133,12 +134,14 @@ def _literal(parameter: inspect.Parameter) -> str | None:
 
 def _names(name: str, part: str) -> bool:
     """Return whether a parameter's name has the part; short parts must be whole words."""
+    # A short part such as `in` occurs within many words.
     return part in name if len(part) > 5 else any(w.startswith(part) for w in name.split("_"))
 
 
 def _call(function: Callable[..., object], expression: Expression, given: Arguments) -> object:
     signature = signature_of(function)
     try:
+        # Before the call, so that a `TypeError` of the function itself is not taken for a misfit.
         bound = signature.bind(*given.positional, **dict(given.keywords))
     except TypeError as misfit:
         name = expression.names[-1]

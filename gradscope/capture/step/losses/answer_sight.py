@@ -144,6 +144,7 @@ class AnswerSightObserver(Observer):
         number = _number(result)
         if number is None or not isinstance(tokens, Tensor) or tokens.is_nested:
             return
+        # Rows and positions; a lookup of other shapes is one of classes or positions.
         if tokens.ndim == 2 and min(tokens.shape) > 0:
             self._tokens.append(_Tokens(tokens, number))
 
@@ -178,6 +179,7 @@ class AnswerSightObserver(Observer):
             rows = next((n for n in _rows(one.tokens, length)), None)
             if rows is None or not _leads_to(keys, one.number, rows, length):
                 continue
+            # Kept as one row per sequence: the whole mask would be as large as the attention.
             ahead = None if visible is None else next_seen(visible, rows)
             if visible is None or ahead is not None:
                 blind = ahead is not None and not bool(ahead.any())
@@ -320,6 +322,7 @@ def _keeps_positions(node: Node, slot: int, rows: int, length: int) -> bool:
     if slot >= len(known):
         return False
     shape = tuple(known[slot].shape)
+    # Losses join rows and positions, and many drop the last position before.
     joined = {rows * length, rows * (length - 1)}
     return bool(joined.intersection(shape)) or (
         len(shape) > 2 and bool({length, length - 1}.intersection(shape))

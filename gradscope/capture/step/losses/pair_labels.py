@@ -122,11 +122,14 @@ class PairLabelObserver(Observer):
             return
         if not (has_numbers(logits) and has_numbers(target)):
             return
+        # Half types have too few digits for the comparison of a matrix with its transpose.
         values = logits.detach().float()
+        # Where an example's class is its own position, it is the positive pair, as in CLIP.
         if bool((target == torch.arange(rows, device=target.device)).any()):
             return
         own, largest = values.diagonal(), values.amax(1)
         tolerance = 1e-4 * float(values.abs().amax())
+        # Similarities of one set of examples are symmetric; those of two sets are not.
         if not tolerance < float("inf") or not torch.allclose(values, values.t(), 0, tolerance):
             return
         found = int((own >= largest - tolerance).sum())

@@ -51,6 +51,7 @@ def _visible(name: str, mask: Tensor) -> Tensor:
     """Return where a mask lets attention see."""
     if mask.dtype != torch.bool:
         return mask > _HIDING
+    # True hides in `nn.MultiheadAttention`, and shows in `scaled_dot_product_attention`.
     return ~mask if name == WHOLE else mask
 
 
@@ -102,6 +103,7 @@ def next_seen(visible: Tensor, rows: int) -> Tensor | None:
         return seen.expand(rows, -1)[:MOST_ROWS]
     if seen.shape[0] == 1:
         return seen.flatten(0, -2).any(0).expand(rows, -1)[:MOST_ROWS]
+    # Masks of `nn.MultiheadAttention` have one row per sequence and head.
     if seen.shape[0] % rows:
         return None
     return seen.reshape(rows, -1, seen.shape[-1]).any(1)[:MOST_ROWS]

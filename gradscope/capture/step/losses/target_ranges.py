@@ -106,6 +106,7 @@ class TargetRangeObserver(Observer):
         outcome = next(map(without_node, edges(result)), None)
         if bounds is None or outcome is None or not has_numbers(target):
             return
+        # In float64, targets at a bound are not rounded beyond it.
         values = target.detach().double()
         beyond = (bounds.low - values).clamp(min=0) + (values - bounds.high).clamp(min=0)
         outside, variance = int((beyond > 0).sum()), float(values.var(correction=0))
@@ -203,6 +204,7 @@ def _bound(node: Node, name: str | None, default: float) -> float:
 
 def _constant(node: Node) -> float | None:
     """Return the number that a product or quotient with one gradient was made with."""
+    # A product of two tensors with gradients has no constant factor.
     if sum(one is not None for one, _ in node.next_functions) != 1:
         return None
     try:

@@ -53,12 +53,14 @@ def store_of_variable(name: str, frame: FrameType) -> Store | None:
         for one in _own(scope)
         if isinstance(one, _Loop) and one.lineno <= frame.f_lineno <= (one.end_lineno or 0)
     ]
+    # The innermost loop around the backward is that of the steps.
     repeated = {id(one) for loop in around[-1:] for one in ast.walk(loop)}
     found = [
         _store(one, target, Line(code, one.lineno), is_repeated=id(one) in repeated)
         for one in _own(scope)
         for target in _targets(one, name, is_attribute=False)
     ]
+    # Any other name that a function reads is a variable of its module.
     own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     if name not in own and isinstance(scope, _Function):
         found += _by_module(name, code.co_filename)
@@ -121,6 +123,7 @@ def _in_methods(name: str, file: str, classes: set[str]) -> Iterator[Store]:
     for owner in ast.walk(tree_of(file)):
         if isinstance(owner, ast.ClassDef) and owner.name in classes:
             for scope in ast.walk(owner):
+                # `__init__` gives the first value, which no step has made.
                 if isinstance(scope, _Function) and scope.name != "__init__":
                     yield from _in_function(name, scope, file, is_attribute=True)
 
@@ -234,6 +237,7 @@ def _scope_of(code: CodeType) -> _Scope | None:
         return tree
     for one in ast.walk(tree):
         if isinstance(one, _Function) and one.name == code.co_name:
+            # The first line of code is that of the first decorator, the node's is that of `def`.
             first = min([one.lineno, *(item.lineno for item in one.decorator_list)])
             if first == code.co_firstlineno:
                 return one

@@ -87,6 +87,7 @@ class DetachAnalysis:
             name: Name of an attribute or a global.
             kinds: Classes of the attribute's owner; none for a global.
         """
+        # In a folder of so many files, the search would take longer than the report may.
         if len(self._texts) > _MOST_FILES:
             return True  # unknown
         return any(
@@ -130,6 +131,7 @@ class DetachAnalysis:
         function = mention.function
         if function is None:
             return False
+        # The first is the function itself. A line of a nested function has run on its own account.
         inner = [node for node in ast.walk(function) if isinstance(node, _Function)][1:]
         return any(
             of == file
@@ -301,6 +303,7 @@ class _OldNodes:
     def is_in(self, value: object) -> bool | None:
         """Return whether a value's own tensors are that old, None if it leads to no old node."""
         try:
+            # `tensors` goes through lists, tuples and dictionaries only.
             inside = list(value) if isinstance(value, deque | set) else value
             nodes = [node for tensor in tensors(inside) if (node := _node(tensor)) is not None]
         except Exception:  # noqa: BLE001 - an object of the user's may raise whatever it is asked

@@ -84,6 +84,7 @@ class KeptHistory:
             found = walk.past_of(one)
             if found:
                 self._count(step, one, found, crossed, frames)
+        # Nodes that are held would keep the graph from being freed by the script.
         walk.close()
 
     def remember(self, entries: Iterable[Entry]) -> None:
@@ -100,6 +101,7 @@ class KeptHistory:
         frames: list[FrameType],
     ) -> None:
         hoard = self._hoards.setdefault(reference.key, _Hoard())
+        # A past that a backward goes through is truncated on purpose or a finding of its own.
         hoard.is_used |= not crossed.isdisjoint(past)
         # A buffer of fixed size keeps a constant part of the past, which is no leak.
         if len(past) <= hoard.most:
@@ -243,6 +245,7 @@ class History:
                 self._found.add(line)
                 self._note(*max(found, key=lambda pair: pair[1].rank if pair[1] else ()))
             self.is_waiting = not found
+        # Numbers only: nodes would keep the graphs of the last step alive.
         self._before[line] = {one.key: one.numbers for one in now}
 
     def _carriers(

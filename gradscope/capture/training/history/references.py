@@ -125,6 +125,7 @@ def _locals(frame: FrameType) -> dict[str, object]:
     code = frame.f_code
     if not code.co_flags & CO_OPTIMIZED:
         return {}
+    # From 3.13 on, `f_locals` is a view that fills no dictionary.
     if sys.version_info >= (3, 13):
         return dict(frame.f_locals)
     if sys.gettrace() is not None or not _SHOWS_LOCALS.isdisjoint(code.co_names):
@@ -229,6 +230,7 @@ def store_of(reference: HistoryReference, frames: list[FrameType]) -> Store | No
 def _tensors(value: object) -> list[Tensor]:
     """Return the tensors in a value, also in containers; of many items the last ones."""
     found: list[Tensor] = []
+    # By `id`, because a container may contain itself and need not be hashable.
     waiting, left, seen = [value], _MOST_ITEMS, set[int]()
     while waiting and left:
         one = waiting.pop()

@@ -46,6 +46,7 @@ class ReusedOperations:
 
 def _versions(root: Node, crossed: Collection[int]) -> dict[int, int]:
     """Return the versions of the leaves that some operations computed numbers from, by `id`."""
+    # With the flag: a leaf may be reached by views alone and by a computation as well.
     seen: set[tuple[Node, bool]] = set()
     waiting = [
         (node, False)

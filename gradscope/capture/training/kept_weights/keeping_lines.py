@@ -24,6 +24,7 @@ def keeping_line(line: Line) -> tuple[Line | None, str]:
     if statement is None:
         return None, ""
     name = _kept(statement)
+    # A loop's variable is no place to keep tensors: what it goes over is.
     if isinstance(name, ast.Name):
         name = _iterated(file, line.number, name.id) or name
     if name is None:
@@ -108,6 +109,7 @@ def _statement(file: str, number: int) -> ast.stmt | None:
     """Return the innermost statement of a line."""
     found = None
     for one in ast.walk(tree_of(file)):
+        # `ast.walk` goes breadth first: the last one found is the innermost.
         if isinstance(one, ast.stmt) and one.lineno <= number <= (one.end_lineno or one.lineno):
             found = one
     return found

@@ -134,6 +134,7 @@ class SharedWeights:
         shared = [name for name, one in own.items() if _is_shared(one, state.get(name))]
         if not own or len(shared) < len(own):
             return
+        # `state_dict` returns the parameters' own memory: after a step it holds the new weights.
         since = self.steps - taken[-1]
         line = self._locations.of(frame).user
         if since:
@@ -164,4 +165,5 @@ def _is_shared(parameter: Tensor, kept: object) -> bool:
     assert isinstance(kept, Tensor)
     if kept.layout is not torch.strided or parameter.layout is not torch.strided:
         return False
+    # The state holds detached tensors, other objects in the same memory.
     return kept.data_ptr() == parameter.data_ptr() and kept.shape == parameter.shape

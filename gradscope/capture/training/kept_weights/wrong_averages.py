@@ -67,6 +67,7 @@ class WrongAverages:
                 continue
             before = self._seen.get(one.line)
             self._seen[one.line] = one.own
+            # A factor computed from other numbers may come near such a value by chance, once.
             if before is None or not math.isclose(before, one.own, rel_tol=_SAME):
                 continue
             self._note(one)

@@ -102,6 +102,7 @@ class ModelRecords:
         indices: list[int] = []
         for one, record in zip(named.modules, named.module_records, strict=True):
             known = self._recorded.get(id(one))
+            # Another module may have the `id` of one that was freed.
             if known is not None and known[0]() is one:
                 indices.append(known[1])
                 continue
@@ -157,6 +158,7 @@ class ModelRecords:
 
 
 def _path(root: str, path: str) -> str:
+    # A script unwraps a data-parallel model by `.module`, and means the same model.
     root = root.removesuffix(".module")
     parts = [part for part in path.removeprefix("module.").split(".") if part not in _WRAPPERS]
     # A data-parallel wrapper may hold another wrapper, as after `torch.compile`.
@@ -288,6 +290,7 @@ def depends_on_mode(module: nn.Module) -> bool:
     if isinstance(module, _BatchNorm):
         # Without running statistics, eval mode normalizes by the batch too.
         return module.track_running_stats
+    # They pass their own rate to a function, and hold no dropout module.
     if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
         return module.dropout > 0
     return _drops_by_function(type(module)) and _may_drop(module)

@@ -146,6 +146,7 @@ class Models:
         module = getattr(compiled, "__self__", compiled)
         if isinstance(module, nn.Module) and id(module) not in self._known:
             call = self._locations.of(frame).call()
+            # `torch.compile(model)` has it as an argument, `model.compile()` before the dot.
             name = stem(call.args[0]) if call and call.args else receiver(call)
             self._add_root(module, name or type(module).__name__)
 
@@ -174,6 +175,7 @@ class Models:
         key = id(module)
         if key in self._bare:
             return
+        # The cheapest test first: it runs at each call of each module.
         is_part = key in self._known and key not in self._roots
         if is_part and not self._seeks_parts and key not in self._parts:
             return
@@ -256,6 +258,7 @@ class Models:
         for one in members.modules(module):
             # Weak references: a module that the script drops must be freed as without gradscope.
             self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots, self._parts))
+            # A module that was called by itself may turn out to be a part of a model.
             if one is not module and self._roots.pop(id(one), None) is not None:
                 self._parts[id(one)] = root
             if depends_on_mode(one):
@@ -290,6 +293,7 @@ class Models:
     def _note_call(self, root: Root, module: nn.Module, inputs: object, frame: FrameType) -> None:
         forwards = self._forwards
         rank = self._rank(root, module)
+        # A script calls teachers and metrics too: the batch of the model that it trains is shown.
         if (rank, module.training) > forwards.preference:
             first = next((one for one in tensors(inputs) if one.dim() and _has_sizes(one)), None)
             if first is not None:

@@ -134,6 +134,7 @@ class Budget:
             self._early.append((took, own))
 
     def _take_captured(self, took: float, own: float) -> None:
+        # The median, because an evaluation or a checkpoint makes some steps many times longer.
         self._take("captured", took, min(max(own, took - median(self._bare)), took))
 
     def _take_early(self) -> None:
@@ -164,6 +165,7 @@ class Budget:
             self._norms -= own
         else:
             income -= own
+        # Capped, so that a long quiet stretch is not followed by a burst of measurements.
         most_norms = max(_MOST_SAVED, 2 * self._norm_cost)
         most_captures = max(_MOST_SAVED, 2 * self._capture_cost)
         norms = min(self._norms + income / 2, most_norms)

@@ -130,6 +130,7 @@ class Pace:
         else:
             self.budget.step_ended(kind)
         self.steps += 1
+        # A captured step costs far more than its norms.
         self.measures = self._is_measured() or (is_captured and self._every is None)
         self._forced = max(0, self._forced - 1)
         may_repeat &= self.repeats_steps and not (self.measures or is_captured)
@@ -185,6 +186,7 @@ class Pace:
         if losses := patterns.losses:
             self._losses.extend(losses)
             losses.clear()
+        # This runs in every repeated step: a check of the type is cheaper than the call.
         passed.append((end, optimizer, rate if type(rate) is float else _number(rate)))
         patterns.position = following
         return True
@@ -221,6 +223,7 @@ class Pace:
         self._losses.extend(self.patterns.losses)
         self._rates.append(_number(rate))
         self.patterns.ended(end)
+        # An index of a source has two bytes.
         if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
             self.flush()
 
@@ -249,6 +252,7 @@ class Pace:
 
     def in_use(self) -> set[int]:
         """Return the recorded steps that repeated ones may refer to from now on."""
+        # Thinning a long recording must leave the steps that others refer to.
         return self.patterns.steps() | set(self._sources)
 
     def cost(self) -> WatchCost:

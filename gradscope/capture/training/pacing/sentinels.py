@@ -128,6 +128,7 @@ class CheckedGradient:
         if self._top_bytes is None or type(gradient) is not Tensor:
             return self._has_finite_sum(gradient)
         try:
+            # The address decides: allocators hand out the same few blocks step after step.
             memory = self._memory.get(gradient.data_ptr())
         except RuntimeError:  # sparse, or otherwise without elements of its own
             return self._has_finite_sum(gradient)
@@ -147,6 +148,7 @@ class CheckedGradient:
             return None
         found = memory_of(gradient, self._dtype, gradient.nbytes)
         if found is not None:
+            # Another allocator may never repeat an address.
             if len(self._memory) == _MOST_ADDRESSES:
                 self._memory.clear()
             self._memory[gradient.data_ptr()] = found

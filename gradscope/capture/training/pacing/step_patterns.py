@@ -114,6 +114,7 @@ class StepPatterns:
             frame: Frame of the caller.
         """
         here = self.position
+        # A call of another thread is none of the step's, and positions have no lock.
         if here is None or get_ident() != self.thread:
             return None
         # The usual call comes from code that is known: nothing is called to find that out.
@@ -236,6 +237,7 @@ class StepPatterns:
     def recorded(self, step: int, events: list[Event]) -> None:
         """Add the sequence of a step that was recorded in full."""
         self._is_synced = True
+        # Without a snapshot for each event, gradients could not be restored at a call in between.
         if self._is_odd or len(events) != len(self._snapshots) or self._nodes > _MOST_NODES:
             self._last = _AFTER_ODD
             return
@@ -257,6 +259,7 @@ class StepPatterns:
             here = here.by_hand
             here.events, here.states = tuple(held), self._snapshots[-1]
         here.step = step
+        # The sequence alone decides, so that steps with other numbers share what follows them.
         here.pattern = self._patterns.setdefault(tuple(keys), len(self._patterns))
         self._last, self._end = here.pattern, here
 

@@ -150,6 +150,7 @@ class ByHand:
         if not self.is_on or not any(one.entry.state == UNSPENT for one in self._measured):
             return []
         parameters = [p for one in self._measured if (p := one.entry.parameter()) is not None]
+        # Norms are paired by position: one that is gone would shift the others.
         if len(parameters) != len(self._measured):
             return []
         # Norms instead of versions, which changes through `.data` leave alone.
@@ -214,6 +215,7 @@ class ByHand:
         if self._is_to_keep:
             self._writer.skip(f"the elements of gradients of {name}", "no optimizer is given them")
         location = 0 if one is None else one.index
+        # A handler that raises in between would leave a step written and not counted.
         with postponed_signals(self._training.guard.later):
             self._writer.write(Finished(name, measured if is_due else [], location))
             self._ended()

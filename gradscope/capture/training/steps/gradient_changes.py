@@ -40,6 +40,7 @@ class GradientChanges:
             measured: Its parameters; None in a step without measurements.
         """
         has_stale = bool(numbers.get("stale"))
+        # Stale gradients in the first step were there before the recording.
         is_stale = has_stale and not self._has_stale.get(optimizer, True)
         self._has_stale[optimizer] = has_stale
         if measured is None:

@@ -44,6 +44,7 @@ class _Signs:
 
     def add(self, gradient: Tensor) -> None:
         low, high = map(float, torch.aminmax(gradient))
+        # NaN counts as both signs: it says nothing about the hook.
         self.negative |= low < 0 or low != low
         self.positive |= high > 0 or high != high
         self.elements += gradient.numel()
@@ -91,6 +92,7 @@ class GradientHooks:
     def finish(self) -> None:
         """Record the hooks that became more and more, and that change the gradient."""
         for code, growth in self._growths.items():
+            # A hook that only looks may be registered as often as one likes.
             if growth.times and _returns(code):
                 numbers = named(
                     GradientHooksEvent,

@@ -72,6 +72,7 @@ def _counts(sample: Sample) -> Tensor | None:
             return None
         if after.shape != sample.before.shape or slopes.shape != sample.before.shape:
             return None
+        # An element without a gradient, or with a broken one, tells nothing about rounding.
         is_moving = (slopes != 0) & torch.isfinite(slopes)
         return torch.stack([is_moving.sum(), (is_moving & (after == sample.before)).sum()])
 

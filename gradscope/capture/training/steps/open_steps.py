@@ -90,6 +90,7 @@ def parts_of(step: OpenStep) -> list[OpenStep]:
 
 def joined(parts: Sequence[OpenStep], leader: Known) -> OpenStep:
     """Return several steps as one step of one optimizer."""
+    # An optimizer that steps several times within another counts by its last step.
     parts = list({one.known.index: one for one in parts}.values())
     if len(parts) == 1 and parts[0].known is leader:
         return parts[0]
@@ -154,6 +155,7 @@ def measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
         values = norms(weights + [gradient for _, gradient in gradients])
     if with_weights:
         one.weights = {id(e): norm for (e, _), norm in zip(entries, values, strict=False)}
+        # What is left are the norms of the gradients.
         del values[: len(entries)]
     found = {
         position: None if norm is None else norm / scale
@@ -204,6 +206,7 @@ def measure_updates(before: list[Copy], measured: list[Measured]) -> None:
             if record is None or new is None:
                 continue
             if (new.shape, new.dtype) == (old.shape, old.dtype):
+                # Into the copy, which is not needed any more: updates take no further memory.
                 changes.append((record, torch.sub(new, old, out=old)))
         values = norms([change for _, change in changes])
     for (record, _), norm in zip(changes, values, strict=True):

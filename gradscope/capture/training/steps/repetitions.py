@@ -59,6 +59,7 @@ class Repetitions:
             self.running = None  # ended by an exception
         if patterns.position is None:
             return False
+        # A closure may run any number of backward passes, which a comparison cannot foresee.
         if not has_closure and self._is_expected(optimizer, frame):
             return True
         training.record_in_full()

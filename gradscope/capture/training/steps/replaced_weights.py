@@ -102,6 +102,8 @@ class _Course:
         """Add the values that are held to those known, and to the limits."""
         if self.held:
             self.known.add(self.held)
+            # One call of torch for about a thousand steps: each alone would cost more than the
+            # reads.
             low, high = self.elements.limits(bytearray().join(self.held))
             self.low = list(map(min, self.low, low))
             self.high = list(map(max, self.high, high))
@@ -117,6 +119,7 @@ class _Course:
             self.undone += 1
         elif _is_between(last, self.first, now):
             self.pulls += 1
+        # Values of an earlier step come from a checkpoint or from a rejected step.
         elif values not in self.known and self._is_average(last, now):
             self.averages += 1
         else:
@@ -194,6 +197,7 @@ class ReplacedWeights:
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Compare the weights with those that the last step left."""
         course = self._courses.get(id(optimizer))
+        # The `id` of an optimizer that is gone may be that of another one.
         if course is None or course.optimizer() is not optimizer:
             rest = self._rest.get(id(optimizer))
             if (rest is None or rest() is not optimizer) and not is_traced():

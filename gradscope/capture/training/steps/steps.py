@@ -171,6 +171,7 @@ class Steps:
             training.gradient_state.came_early(one.entries)
         else:
             training.sync(frame)
+        # Hooks do run here: the steps are not compiled.
         training.gradient_state.steps_are_unseen = False
         training.optimizers.name_by_step(one, location)
         self._forget_left(frame)
@@ -304,6 +305,7 @@ class Steps:
         optimizers = [one.known for one in parts]
         leader = self._training.optimizers.joined(optimizers, others)
         step = joined(parts, leader)
+        # A handler that raises in between would leave a step written and not counted.
         with postponed_signals(self._training.guard.later):
             self._write(step)
             self._report_captures(step, {one.index for one in (*optimizers, *others)})

@@ -18,6 +18,7 @@ def only_line_of(find: Callable[[str], Iterable[int]], files: Iterable[str]) -> 
     """
     for file in dict.fromkeys(files):
         found = [Line(code, n) for n in find(file) if (code := code_at(file, n)) is not None]
+        # Of several functions, the source does not tell which one has run.
         if len({line.code.co_firstlineno for line in found}) > 1:
             return NOWHERE
         if found:

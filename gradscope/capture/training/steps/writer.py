@@ -57,9 +57,11 @@ class StepWriter:
     def write(self, finished: Finished) -> None:
         """Write a step with all events since the previous one."""
         self._training.pace.flush()
+        # First: events and norms refer to parameters by the index that they get here.
         self._training.take_in()
         modules, parameters = self._training.models.records.take_new()
         is_new = bool(modules) or self.steps == 0
+        # Before `take`, which empties the log.
         happened = self._training.event_log.events
         events = self._training.event_log.take(self.steps)
         self._training.pace.recorded(self.steps, happened)

@@ -100,6 +100,10 @@ def test_loops_that_only_read_are_none():
     assert not names("def distance(target, model):" + reads)
 
 
+def test_a_variable_called_zip_is_no_pair_of_networks():
+    assert not names("def visit(zip):\n    for code in zip:\n        code.copy_(1)")
+
+
 @pytest.mark.parametrize(
     ("base", "is_found"), [("", True), ("(nn.Module)", True), ("(LightningModule)", False)]
 )
