@@ -6,7 +6,7 @@ from typing import ClassVar
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
+from gradscope.rules.fix import FixRule, related_line
 from gradscope.rules.helpers.jobs import JobRule, job_of, joined_events, lines
 
 
@@ -42,7 +42,7 @@ class SameOrderEveryEpoch(JobRule):
     code: ClassVar[str] = "GS809"
     name: ClassVar[str] = "same-order-every-epoch"
     level: ClassVar[Severity] = "warning"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", line=related_line)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every such sampler."""

@@ -73,7 +73,9 @@ class UnregisteredParameter(Rule):
     name: ClassVar[str] = "unregistered-parameter"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe", ends=("GS317",))
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="safe", module="fixes.registration", ends=("GS317",)
+    )
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
     needs: ClassVar[Needs] = (probe_ran("leaves"),)
 

@@ -1,12 +1,12 @@
-"""Removes the call or the block that cuts a gradient off, or moves it behind another use."""
+"""Edits that remove a call or a block that cuts a gradient off, or move it behind another use."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import libcst as cst
 
-from gradscope.recording.finding import Edit, Finding
-from gradscope.rules.context import RuleContext
+from gradscope.recording.finding import Finding
+from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.reach.fixes.copied_results import (
     unconverted,
     uncopied,
@@ -15,7 +15,6 @@ from gradscope.rules.reach.fixes.copied_results import (
     unwrapped,
     with_graph,
 )
-from gradscope.rules.reach.fixes.disabled_gradients import with_gradient
 from gradscope.source_edits.removed_operations import without_operation
 from gradscope.source_edits.source_file import (
     Changes,
@@ -23,40 +22,32 @@ from gradscope.source_edits.source_file import (
     method_call,
     only,
 )
-from gradscope.source_edits.source_files import SourceFiles
 from gradscope.source_edits.variables import reads_behind
 
 _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
 
 
-def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit of the line that cuts."""
-    del context
-    source = files.at(finding.location)
-    if source is None or finding.location is None or finding.severity == "note":
-        return
-    operation, line = dict(finding.evidence)["operation"], finding.location.line
+def gradient_cut(fix: FixContext) -> Iterator[Edits]:
+    """Remove what cuts from the line."""
+    source, line, operation = fix.source, fix.line, fix.evidence["operation"]
     if operation is None:
-        changes = _not_reentrant(source, line) or with_gradient(source, line)
+        changes = _not_reentrant(source, line) or _with_gradient(source, line)
         yield source.edits(changes)
         assigned = only(source.on_line(line, cst.Assign))
         earlier = {} if assigned is None else _detached_for_earlier_uses(source, assigned)
         if changes and earlier:
             yield source.edits({**changes, **earlier})
         return
-    places = list(_found(source, line, str(operation)))
-    if len(places) > 1 and operation in ("data", "detach"):
-        if several := _of_all(source, places, finding):
-            yield source.edits(several)
+    cuts = list(_found(source, line, str(operation)))
+    if len(cuts) > 1 and operation in ("data", "detach"):
+        yield source.edits(_of_all(source, cuts, fix.finding))
         return
-    for changes in only(places) or ():
-        if changes:
-            yield source.edits(changes)
+    yield from map(source.edits, only(cuts) or ())
 
 
-def _of_all(source: SourceFile, places: list[list[Changes]], finding: Finding) -> Changes:
+def _of_all(source: SourceFile, cuts: list[list[Changes]], finding: Finding) -> Changes:
     """Return the changes of all cuts of a line; none unless each cuts a module of the finding."""
-    changes = [next(iter(place), None) for place in places]
+    changes = [next(iter(cut), None) for cut in cuts]
     merged = {node: new for one in changes if one for node, new in one.items()}
     codes = [source.code(node) for node in merged]
     calls = {f".{part}(" for name in finding.parameters for part in name.split(".")[:-1]}
@@ -64,7 +55,7 @@ def _of_all(source: SourceFile, places: list[list[Changes]], finding: Finding) -
     is_nested = any(
         one in other for at, one in enumerate(codes) for to, other in enumerate(codes) if at != to
     )
-    return merged if len(merged) == len(places) and are_named and not is_nested else {}
+    return merged if len(merged) == len(cuts) and are_named and not is_nested else {}
 
 
 def _not_reentrant(source: SourceFile, line: int) -> Changes:
@@ -83,9 +74,9 @@ def _not_reentrant(source: SourceFile, line: int) -> Changes:
 
 
 def _found(source: SourceFile, line: int, operation: str) -> Iterator[list[Changes]]:
-    """Yield the possible changes of every place on a line that may be the cut."""
-    places = _PLACES.get(operation)
-    return iter(()) if places is None else places(source, line)
+    """Yield the possible changes of everything on a line that may be the cut."""
+    cuts = _CHANGES.get(operation)
+    return iter(()) if cuts is None else cuts(source, line)
 
 
 def _of_data(source: SourceFile, line: int) -> Iterator[list[Changes]]:
@@ -175,7 +166,7 @@ def _leaves_torch(source: SourceFile, call: cst.Call) -> bool:
     return False
 
 
-_PLACES: dict[str, Callable[[SourceFile, int], Iterator[list[Changes]]]] = {
+_CHANGES: dict[str, Callable[[SourceFile, int], Iterator[list[Changes]]]] = {
     "Parameter": unwrapped,
     "__float__": partial(unread, function="float"),
     "autograd.grad": with_graph,
@@ -185,4 +176,76 @@ _PLACES: dict[str, Callable[[SourceFile, int], Iterator[list[Changes]]]] = {
     "tensor": uncopied,
     "tolist": unlisted,
 }
-"""What finds the changes of every place on a line, by the operation that cuts."""
+"""What finds the changes of every cut on a line, by the operation that cuts."""
+_SWITCHES = ("torch.no_grad", "torch.inference_mode")
+
+
+def _with_gradient(source: SourceFile, line: int) -> Changes:
+    """Return the change that removes the only `no_grad` around a line.
+
+    It may be a `with` block or a decorator. Empty if there are several, or none in the function.
+    """
+    statement = only(source.statements(line))
+    if statement is None:
+        return {}
+    found: list[Changes] = []
+    node = statement
+    while node is not source.module:
+        node = source.parent(node)
+        if isinstance(node, cst.With):
+            if _iterates(source, node):
+                return {}
+            found += _without_item(source, node)
+        if isinstance(node, cst.FunctionDef):
+            found += _without_decorator(source, node)
+            break
+    return only(found) or {}
+
+
+def _iterates(source: SourceFile, block: cst.With) -> bool:
+    """Return whether a block repeats something, whose history may be left out on purpose."""
+    return any(True for _ in source.inside(block.body, cst.For, cst.While, cst.Lambda))
+
+
+def _without_item(source: SourceFile, block: cst.With) -> list[Changes]:
+    """Return the change of a `with` block, for each of its items that disables gradients."""
+    items = [one for one in block.items if _disables(source, one.item)]
+    if not items:
+        return []
+    left = [one for one in block.items if one not in items]
+    if left:
+        left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return [{block: block.with_changes(items=left)}]
+    return [_unwrapped(block)]
+
+
+def _unwrapped(block: cst.With) -> Changes:
+    """Return the change of a block to its statements."""
+    body = block.body
+    if not isinstance(body, cst.IndentedBlock):
+        assert isinstance(body, cst.SimpleStatementSuite)
+        line = cst.SimpleStatementLine(body=body.body, leading_lines=block.leading_lines)
+        return {block: cst.FlattenSentinel([line])}
+    first, *others = body.body
+    if not isinstance(first, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+        return {}
+    above = [*block.leading_lines]
+    if body.header.comment is not None:
+        above.append(cst.EmptyLine(comment=body.header.comment))
+    first = first.with_changes(leading_lines=[*above, *first.leading_lines])
+    return {block: cst.FlattenSentinel([first, *others])}
+
+
+def _without_decorator(source: SourceFile, function: cst.FunctionDef) -> list[Changes]:
+    return [
+        {one: cst.RemovalSentinel.REMOVE}
+        for one in function.decorators
+        if _disables(source, one.decorator)
+    ]
+
+
+def _disables(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a switch without arguments, called or not."""
+    if isinstance(node, cst.Call):
+        return not node.args and source.qualified(node.func) in _SWITCHES
+    return source.qualified(node) in _SWITCHES

@@ -1,19 +1,125 @@
-"""Removes the first of two normalisations, takes its logarithm, or adds one that is missing."""
+"""Edits of losses: shapes of their operands, and normalisations before them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
 from gradscope.frozen import dataclass
-from gradscope.recording.finding import Edit, Finding
-from gradscope.rules.context import RuleContext
+from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.rules.fix import Edits, FixContext
+from gradscope.rules.loss.loss_broadcast import SqueezedDimension, squeezed_dimension
 from gradscope.rules.loss.normalised_twice import LAYER
 from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.removed_operations import without_operation
-from gradscope.source_edits.source_file import Changes, SourceFile, only
-from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, method_call, only
+from gradscope.source_edits.statements import line_of
 from gradscope.source_edits.variables import reads_behind
+
+_OPERATORS = {"sub": cst.Subtract, "mul": cst.Multiply}
+
+
+def loss_broadcast(fix: FixContext) -> Iterator[Edits]:
+    """Squeeze the operand with one dimension too many.
+
+    If that is not enough, the other operand gets the dimension for all statements that follow if it
+    is an argument; otherwise the operand is squeezed wherever the statement has it.
+    """
+    source, context = fix.source, fix.context
+    wanted = {
+        (one.operation, squeezed_dimension(one.left.dims, one.right.dims))
+        for one in context.recording.evidence_of(ComparisonRecord)
+        if context.site(one.site) == fix.site
+    }
+    if len(wanted) != 1:
+        return
+    ((operation, dimension),) = wanted
+    call = only(_comparisons(source, fix.line, operation))
+    operands = None if call is None else _operands(call)
+    if dimension is None or operands is None:
+        return
+    operand, other = operands if dimension.is_of_first else reversed(operands)
+    yield source.edits(_squeezed(source, [operand], dimension))
+    statement = source.statement_of(operand)
+    if statement is not None and _is_argument(source, statement, other):
+        name = source.code(other)
+        added = line_of(f"{name} = {name}.unsqueeze({dimension.position})").body[0]
+        yield source.edits(source.inserted_before(statement, added))
+    alike = [] if statement is None else _alike(source, statement, operand)
+    if len(alike) > 1:
+        yield source.edits(_squeezed(source, alike, dimension))
+
+
+def _is_argument(
+    source: SourceFile, statement: cst.BaseSmallStatement, value: cst.BaseExpression
+) -> bool:
+    """Return whether a value is an argument of the function that a statement is a part of."""
+    function = source.around(statement, cst.FunctionDef, cst.For, cst.While, cst.Lambda)
+    if not isinstance(function, cst.FunctionDef) or not isinstance(value, cst.Name):
+        return False
+    return value.value in [one.name.value for one in function.params.params]
+
+
+def _alike(
+    source: SourceFile, statement: cst.BaseSmallStatement, operand: cst.BaseExpression
+) -> list[cst.BaseExpression]:
+    """Return the values of a statement that read as an operand does."""
+    targets = [*source.inside(statement, cst.AssignTarget)]
+    assigned = {id(one) for target in targets for one in source.inside(target, type(operand))}
+    read = source.inside(statement, type(operand))
+    return [one for one in read if id(one) not in assigned and one.deep_equals(operand)]
+
+
+def _squeezed(
+    source: SourceFile, operands: Sequence[cst.BaseExpression], dimension: SqueezedDimension
+) -> dict[cst.CSTNode, cst.CSTNode]:
+    return {
+        old: in_place_of(source, old, method_call(old, "squeeze", str(dimension.position)))
+        for old in operands
+    }
+
+
+_Comparison = cst.Call | cst.BinaryOperation
+
+
+def _comparisons(source: SourceFile, line: int, operation: str) -> list[_Comparison]:
+    """Return the calls and operators on a line that may be the comparison."""
+    operator = _OPERATORS.get(operation)
+    operations = [] if operator is None else source.on_line(line, cst.BinaryOperation)
+    found = [one for one in operations if isinstance(one.operator, operator or ())]
+    return [*found, *_calls(source, line, operation)]
+
+
+def _calls(source: SourceFile, line: int, operation: str) -> list[cst.Call]:
+    """Return calls of a function by its name; else all with two tensors, such as a loss module."""
+    calls = source.on_line(line, cst.Call)
+    named = [one for one in calls if _last_name(one.func) == operation]
+    if named or operation in _OPERATORS:
+        return named
+    return [one for one in calls if _operands(one) is not None]
+
+
+def _last_name(function: cst.BaseExpression) -> str:
+    name = function.attr if isinstance(function, cst.Attribute) else function
+    return name.value if isinstance(name, cst.Name) else ""
+
+
+def _operands(
+    comparison: _Comparison,
+) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    if isinstance(comparison, cst.BinaryOperation):
+        return comparison.left, comparison.right
+    if any(one.star for one in comparison.args):
+        return None
+    named = {one.keyword.value: one.value for one in comparison.args if one.keyword is not None}
+    plain = [one.value for one in comparison.args if one.keyword is None]
+    owner = comparison.func.value if isinstance(comparison.func, cst.Attribute) else None
+    if owner is not None and len(comparison.args) == len(plain) == 1:
+        return (owner, plain[0]) if _last_name(comparison.func) in _OPERATORS else None
+    first = plain[0] if plain else named.get("input")
+    second = plain[1] if len(plain) > 1 else named.get("target")
+    return None if first is None or second is None else (first, second)
+
 
 _LAYERS = {
     "softmax": ("Softmax", "Softmax2d"),
@@ -30,34 +136,27 @@ _FOR_LOGITS = {
 """Loss functions of log-probabilities, and the name of the one that takes logits."""
 
 
-def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit of the line that normalises first."""
-    source = files.at(finding.location)
-    evidence = dict(finding.evidence)
+def normalised_twice(fix: FixContext) -> Iterator[Edits]:
+    """Remove the first of two normalisations, take its logarithm, or add one that is missing."""
+    source, evidence = fix.source, fix.evidence
     if "first" not in evidence:
-        if source is not None and finding.location is not None:
-            yield from _along_classes(source, finding.location.line, str(evidence["operation"]))
+        yield from _along_classes(source, fix.line, str(evidence["operation"]))
         return
     first, second = str(evidence["first"]), str(evidence["second"])
     if (first, second) == (LAYER, "nll_loss"):
-        related = finding.related[0] if finding.related else None
-        yield from _of_logits(files.at(related or finding.location))
+        yield source.edits(_of_logits(source))
         return
     takes_logarithm = second in _OF_LOGARITHMS
-    if source is None or finding.location is None or (takes_logarithm and first != "softmax"):
+    if takes_logarithm and first != "softmax":
         return
-    layers = {path.rpartition(".")[2] for path in finding.modules}
-    found = only(_found(source, finding.location.line, first, layers))
-    if found is None:
+    layers = {path.rpartition(".")[2] for path in fix.finding.modules}
+    found = only(_found(source, fix.line, first, layers))
+    if found is None or _is_used_elsewhere(source, fix.line) or _has_several_uses(fix, first):
         return
-    if _is_used_elsewhere(source, finding.location.line) or _has_several_uses(context, finding):
-        return
-    changes = found.with_logarithm() if takes_logarithm else found.removed()
-    if changes:
-        yield source.edits(changes)
+    yield source.edits(found.with_logarithm() if takes_logarithm else found.removed())
 
 
-def _along_classes(source: SourceFile, line: int, operation: str) -> Iterator[tuple[Edit, ...]]:
+def _along_classes(source: SourceFile, line: int, operation: str) -> Iterator[Edits]:
     """Yield the edits of a normalisation's dimension to the last one, and to the second one.
 
     The run tells which of them holds the classes.
@@ -96,16 +195,15 @@ def _dimension(source: SourceFile, call: cst.Call, operation: str) -> cst.BaseEx
     return given if is_number else None
 
 
-def _of_logits(source: SourceFile | None) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit of `nll_loss` to `cross_entropy`, which takes logits and the same arguments.
+def _of_logits(source: SourceFile) -> Changes:
+    """Return the change of `nll_loss` to `cross_entropy`, which takes logits.
 
-    None if the file has several, such as another one for the evaluation.
+    Empty if the file has several, such as another one for the evaluation.
     """
-    calls = () if source is None else source.all(cst.Call)
-    call = only(one for one in calls if source and source.qualified(one.func) in _FOR_LOGITS)
-    if source is not None and call is not None and isinstance(call.func, cst.Attribute):
-        renamed = cst.Name(_FOR_LOGITS[source.qualified(call.func)])
-        yield source.edits({call.func.attr: renamed})
+    call = only(one for one in source.all(cst.Call) if source.qualified(one.func) in _FOR_LOGITS)
+    if call is None or not isinstance(call.func, cst.Attribute):
+        return {}
+    return {call.func.attr: cst.Name(_FOR_LOGITS[source.qualified(call.func)])}
 
 
 def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
@@ -121,15 +219,15 @@ def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
     return False
 
 
-def _has_several_uses(context: RuleContext, finding: Finding) -> bool:
+def _has_several_uses(fix: FixContext, first: str) -> bool:
     """Return whether the loss depends on the normalised tensor in several ways."""
-    first = str(dict(finding.evidence)["first"]).replace("_", "")
+    recording, operation = fix.context.recording, first.replace("_", "")
     nodes = {
         node.index
-        for node in context.recording.nodes
-        if context.site(node.site) == finding.location and first in node.operation.lower()
+        for node in recording.nodes
+        if fix.context.site(node.site) == fix.site and operation in node.operation.lower()
     }
-    uses = Counter(edge.target for edge in context.recording.edges if edge.target in nodes)
+    uses = Counter(edge.target for edge in recording.edges if edge.target in nodes)
     return any(number > 1 for number in uses.values())
 
 

@@ -1,43 +1,38 @@
-"""Registers what the model stores in a plain container or attribute."""
+"""Edits that register what the model stores in a plain container or attribute."""
 
 from collections.abc import Iterator
 
 import libcst as cst
 
 from gradscope.recording.evidence.parameters import LeafRecord
-from gradscope.recording.finding import Edit, Finding
+from gradscope.recording.finding import Finding
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.reach.fixes.made_in_forward import made_once
 from gradscope.rules.reach.unregistered_parameter import leaf_site
 from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.source_file import Changes, SourceFile, only, operand
-from gradscope.source_edits.source_files import SourceFiles
 
 _SEQUENCES = ("list", "tuple")
 
 
-def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit of the assignment that stores the tensors, or of the line that makes them."""
-    source = files.at(finding.location)
-    if source is not None and finding.location is not None and not finding.parameters:
+def unregistered_parameter(fix: FixContext) -> Iterator[Edits]:
+    """Register tensors where they are stored, or make them once in `__init__`."""
+    source, finding, context = fix.source, fix.finding, fix.context
+    if not finding.parameters:
         shapes = _shapes_in_forward(finding, context)
         if shapes:
-            yield source.edits(made_once(source, finding.location.line, shapes))
+            yield source.edits(made_once(source, fix.line, shapes))
         return
     leaves = [
         leaf
         for leaf in context.recording.evidence_of(LeafRecord)
         if leaf.name in finding.parameters and leaf.origin in ("attribute", "computed")
     ]
-    if source is None or finding.location is None or not leaves:
-        return
-    value = only(_values(source, finding.location.line, leaves[0].attribute))
-    if value is None:
-        return
-    changes = _changes(source, value, context, leaves)
-    if changes:
-        yield source.edits(changes)
+    value = only(_values(source, fix.line, leaves[0].attribute)) if leaves else None
+    if value is not None:
+        yield source.edits(_changes(source, value, context, leaves))
 
 
 def _shapes_in_forward(finding: Finding, context: RuleContext) -> list[tuple[int, ...]]:
