@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 
 from gradscope.analysis.norms import total_norm
-from gradscope.analysis.ranks.rank_series import RankSeries, rank_series
+from gradscope.analysis.ranks.job_summary import RankSeries, rank_series
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.streamed_run import StreamedRun

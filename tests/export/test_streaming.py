@@ -110,7 +110,7 @@ def test_a_run_that_ended_between_steps_is_the_same(name, tmp_path):
 
 
 def test_memory_does_not_grow_with_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("gradscope.recording.streaming.ordered_steps.BATCH", 64)
+    monkeypatch.setattr("gradscope.recording.streaming.run_in_file.BATCH", 64)
     monkeypatch.setattr("gradscope.recording.streaming.run_in_file._NORMS", 64)
     peaks = [peak(tmp_path / f"{steps}.gradscope", steps) for steps in (1_000, 6_000)]
     assert peaks[1] < 2 * peaks[0]

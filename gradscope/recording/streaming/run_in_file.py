@@ -1,8 +1,10 @@
 """The recording of a run of which every step is kept, in its file: memory holds a part of it."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,10 @@ from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.opening import opened_to_read
 from gradscope.recording.paths import continuation_of
-from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.records import EventRecord, Recording, StepRecord
+from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
 from gradscope.recording.step_norms import has_norms, norm_tables
-from gradscope.recording.streaming.ordered_steps import StepEvents, events_in_order, steps_in_order
-from gradscope.recording.table import Table
+from gradscope.recording.table import BATCH, Record, Table
 from gradscope.recording.tables import (
     EVENTS,
     REPEATED_STEPS,
@@ -25,6 +27,72 @@ from gradscope.recording.tables import (
     read_captured_steps,
     recording_of,
 )
+
+_StepEvents = tuple[StepRecord | None, list[EventRecord]]
+"""A step, None if the run ended before it, and its events."""
+
+
+def events_in_order(base: sqlite3.Connection) -> Iterator[EventRecord]:
+    """Yield the events of a run of which every step is kept, those of repeated steps included."""
+    return chain.from_iterable(events for _, events in _steps_in_order(base))
+
+
+def _steps_in_order(base: sqlite3.Connection) -> Iterator[_StepEvents]:
+    """Yield the steps of a run of which every step is kept, repeated ones included."""
+    last_uses = _last_uses(base)
+    sources: dict[int, _StepEvents] = {}
+    repeated = _records(REPEATED_STEPS, base)
+    following = next(repeated, None)
+    for index, whole in _whole_steps(_records(STEPS, base), _records(EVENTS, base)):
+        while following is not None and following.first < index:
+            yield from _unfolded(following, sources)
+            following = next(repeated, None)
+        if index in last_uses:
+            sources[index] = whole
+        for unused in [one for one in sources if last_uses[one] < index]:
+            del sources[unused]
+        yield whole
+    for one in () if following is None else (following, *repeated):
+        yield from _unfolded(one, sources)
+
+
+def _last_uses(base: sqlite3.Connection) -> dict[int, int]:
+    """Return, by step that others repeat: the first of the last steps that repeat it."""
+    found: dict[int, int] = {}
+    for one in _records(REPEATED_STEPS, base):
+        found.update(dict.fromkeys(one.sources, one.first))
+    return found
+
+
+def _unfolded(one: RepeatedSteps, known: dict[int, _StepEvents]) -> Iterator[_StepEvents]:
+    wholes = [known[index] for index in one.sources]
+    steps = [step for step, _ in wholes if step is not None]
+    sources = Sources(steps, chain.from_iterable(events for _, events in wholes))
+    return unfolded(one, sources)
+
+
+def _whole_steps(
+    steps: Iterable[StepRecord], events: Iterable[EventRecord]
+) -> Iterator[tuple[int, _StepEvents]]:
+    """Yield the steps that are recorded by themselves, by index, in order."""
+    rest = iter(steps)
+    step = next(rest, None)
+    for index, group in groupby(events, attrgetter("step")):
+        while step is not None and step.index < index:
+            yield step.index, (step, [])
+            step = next(rest, None)
+        is_whole = step is not None and step.index == index
+        yield index, (step if is_whole else None, list(group))
+        step = next(rest, None) if is_whole else step
+    for one in () if step is None else (step, *rest):
+        yield one.index, (one, [])
+
+
+def _records(table: Table[Record], base: sqlite3.Connection) -> Iterator[Record]:
+    rows = table.rows(base)
+    batches: Iterator[Sequence[tuple[object, ...]]] = iter(lambda: list(islice(rows, BATCH)), [])
+    return chain.from_iterable(map(table.read_many, batches))
+
 
 _NORMS = 1 << 14
 """Largest number of norms in memory, but for a step with more parameters."""
@@ -58,14 +126,14 @@ class RunInFile:
                 return None
             return cls(file=file, structure=_part(base, without=_OF_STEPS))
 
-    def steps(self) -> Iterator[StepEvents]:
+    def steps(self) -> Iterator[_StepEvents]:
         """Yield all steps with their events.
 
         Raises:
             GradscopeError: The file cannot be read.
         """
         with opened_to_read(self.file) as base:
-            yield from steps_in_order(base)
+            yield from _steps_in_order(base)
 
     def events(self) -> Iterator[EventRecord]:
         """Yield the events of all steps.

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.analysis.ranks.job import Job
-from gradscope.analysis.ranks.tied import tied_weights_apart
+from gradscope.analysis.ranks.parting import tied_weights_apart
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity

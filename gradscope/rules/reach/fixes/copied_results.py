@@ -1,4 +1,4 @@
-"""Uses results themselves in place of tensors that are made anew from their numbers."""
+"""Uses results themselves instead of tensors that are made anew from their numbers."""
 
 from collections.abc import Iterator
 

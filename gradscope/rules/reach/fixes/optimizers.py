@@ -10,7 +10,6 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.reach.fixes.missing_parts import is_known, with_missing
-from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.made_optimizers import (
     Lines,
     added_behind,
@@ -26,6 +25,7 @@ from gradscope.source_edits.optimizers import (
     resolved,
     summands,
 )
+from gradscope.source_edits.removed_operations import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
 from gradscope.source_edits.variables import names_in
 
