@@ -71,7 +71,7 @@ def compared_curves(
 ) -> tuple[ComparedCurve, ...]:
     """Return the curves that two sides at least have, by optimizer.
 
-    Optimizers are the same by their place: those that made a step first are the first.
+    Optimizers are matched by their position: those that made a step first are the first.
 
     Args:
         sides: The base first.

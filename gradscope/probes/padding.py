@@ -99,8 +99,8 @@ def _filled(data: Tensor, marked: Tensor) -> Tensor | None:
     if not is_constant or bool((kept == padding[0]).all()):
         return None
     other = kept.unsqueeze(1).expand_as(data)
-    place = marked.reshape(*marked.shape, *[1] * (data.ndim - 2))
-    return torch.where(place, other, data)
+    mask = marked.reshape(*marked.shape, *[1] * (data.ndim - 2))
+    return torch.where(mask, other, data)
 
 
 class _WithoutMask:

@@ -257,9 +257,9 @@ def own_part(captured: CapturedStep) -> Recording:
 
 def _probe_records(known: Recording) -> Iterator[ProbeRecord]:
     for record in known.evidence_of(ProbeRecord):
-        if record.name in _OF_NUMBERS and record.obstacle is None:
-            yield replace(record, obstacle=NOT_IN_EVERY_STEP)
+        if record.name in _OF_NUMBERS and record.skip_reason is None:
+            yield replace(record, skip_reason=NOT_IN_EVERY_STEP)
         elif record.name == _NONFINITE:
-            yield replace(record, obstacle=None)
+            yield replace(record, skip_reason=None)
         else:
             yield record

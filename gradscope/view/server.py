@@ -21,7 +21,7 @@ _NAMES = (HOST, "localhost")
 """Host names that lead here. The port may be another one: that of a tunnel."""
 
 _POLL, _LEAST, _SHARE, _BEAT = 0.5, 2.0, 0.1, 15.0
-"""Seconds between two looks at the files, and between two messages at least; share of the time in
+"""Seconds between two reads of the files, and between two messages at least; share of the time in
 which a page is rendered; and seconds after which a connection is tried."""
 
 _HEADERS = (

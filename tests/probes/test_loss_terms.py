@@ -71,7 +71,7 @@ def with_logged_values(output):
 def test_a_loss_without_terms_has_none_and_is_no_obstacle(loss):
     recording = gradscope.inspect(nn.Linear(3, 1), X, loss, probe_steps=1).recording
     examinations = recording.evidence_of(ProbeRecord)
-    assert [one.obstacle for one in examinations if one.name == "loss terms"] == [None]
+    assert [one.skip_reason for one in examinations if one.name == "loss terms"] == [None]
     assert not recording.evidence_of(LossTermRecord)
 
 

@@ -1,5 +1,6 @@
 """Evidence on the batch, its parts, the terms of its loss, and the probes."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from gradscope.frozen import dataclass
@@ -243,9 +244,10 @@ class ProbeRecord:
     """A probe of the model, and whether it ran."""
 
     table: ClassVar[str] = "examination"
+    columns: ClassVar[Mapping[str, str]] = {"skip_reason": "obstacle"}
     name: ProbeName
     """Name of the probe."""
-    obstacle: str | None
+    skip_reason: str | None
     """Why it did not run; None if it did."""
 
 

@@ -19,7 +19,7 @@ Synchronisation = Literal["reduced", "no-sync", "around", "unwrapped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankIdentity:
-    """The place of a process in its job."""
+    """The position of a process in its job."""
 
     table: ClassVar[str] = "rank_identity"
     rank: int

@@ -1,5 +1,6 @@
 """Evidence on a training: its optimizers and clips, rounded updates, and the cost of recording."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from gradscope.frozen import dataclass
@@ -263,6 +264,7 @@ class ClipPass:
     """The unclipped gradients of one backward."""
 
     table: ClassVar[str] = "clip_pass"
+    columns: ClassVar[Mapping[str, str]] = {"failure": "obstacle"}
     made: int
     """Number of optimizer steps before it."""
     batch: int
@@ -275,7 +277,7 @@ class ClipPass:
     torchs_norm: float | None
     """Result of `torch.nn.utils.get_total_norm`, which computes in the gradients' own precision;
     None if it fails."""
-    obstacle: str
+    failure: str
     """Why it fails; otherwise empty."""
     by_value: ClippedGradient
     adaptive: ClippedGradient

@@ -112,11 +112,11 @@ class RanksOutOfStep(JobRule):
         if not wrong:
             return
         orders = [column[wrong[0]].gathers for column in passes]
-        place = next(at for at, codes in enumerate(zip_longest(*orders)) if len(set(codes)) > 1)
-        at_place = [order[place] if place < len(order) else None for order in orders]
+        first = next(at for at, codes in enumerate(zip_longest(*orders)) if len(set(codes)) > 1)
+        called = [order[first] if first < len(order) else None for order in orders]
         calls = [_sharded_calls(rank) for rank in job.ranks]
         found = [
-            known.get(code) for known, code in zip(calls, at_place, strict=True) if code is not None
+            known.get(code) for known, code in zip(calls, called, strict=True) if code is not None
         ]
         named = [one for one in found if one is not None]
         names = list(dict.fromkeys(name for name, _ in named))
