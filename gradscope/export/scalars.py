@@ -14,7 +14,7 @@ from gradscope.export.table import ExportTable, Row
 from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording, StepKind
-from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.recording.streaming import RunInFile
 
 
 @dataclass(frozen=True, slots=True)
