@@ -26,7 +26,7 @@ class Padding(NamedTuple):
     mask: str
     data: Tensor
     changed: Tensor
-    """The same with other numbers in the padding."""
+    """The tensor with other numbers in the padding."""
 
     def replace(self, tensor: Tensor) -> Tensor:
         """Return the changed data in place of the data, and any other tensor as it is."""

@@ -53,7 +53,7 @@ class Event:
 
 
 class Observation(Event):
-    """Something that captured steps have shown: no call of the training loop."""
+    """An observation of captured steps, not a call of the training loop."""
 
     __slots__ = ()
 

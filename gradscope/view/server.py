@@ -162,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
     def _page(self, keys: "Keys") -> None:
         try:
             answer = self.server.pages.page(keys)
-        except Exception:  # noqa: BLE001 - it is told, and other pages go on
+        except Exception:  # noqa: BLE001 - the user is told, and other pages go on
             print_exc(file=sys.stderr)
             text = "This is a bug in gradscope. The terminal of gradscope view has the traceback."
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, text, "text/plain")

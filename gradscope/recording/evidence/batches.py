@@ -75,9 +75,9 @@ class AccumulationRecord:
     deviation: float
     """Norm of the difference between both, relative to that of the whole batch's gradient."""
     divided: float
-    """The same for the sum divided by K."""
+    """Deviation of the sum divided by K."""
     remaining: float
-    """The same for the sum with the law's weights; without a law, with the best weights."""
+    """Deviation of the sum with the law's weights; without a law, with the best weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

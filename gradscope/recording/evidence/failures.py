@@ -33,7 +33,7 @@ class CarriedHistory:
     """An attribute of the model, or a global, that holds a tensor of an earlier step's graph."""
 
     name: str
-    """As `Decoder.state`; a global by its name alone."""
+    """Class and attribute, as `Decoder.state`; a global by its name alone."""
     attribute: str
     """Name in the code: `self.state`, or the global."""
     is_replaced: bool

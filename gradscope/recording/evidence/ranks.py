@@ -117,7 +117,7 @@ class RankPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEvent:
-    """Something that a rank did once or more at one line."""
+    """An action that a rank took once or more at one line."""
 
     table: ClassVar[str] = "rank_event"
     kind: str

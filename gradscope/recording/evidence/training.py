@@ -273,7 +273,7 @@ class ClipPass:
     norms: tuple[float | None, ...]
     """By parameter: Euclidean norm of its gradient; None without one."""
     powers: tuple[float | None, ...]
-    """The same for the requested norm type; empty if that is Euclidean."""
+    """By parameter: gradient norm of the requested type; empty if that is Euclidean."""
     torchs_norm: float | None
     """Result of `torch.nn.utils.get_total_norm`, which computes in the gradients' own precision;
     None if it fails."""

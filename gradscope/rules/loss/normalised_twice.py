@@ -287,7 +287,7 @@ def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord
 def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | None:
     """Return the softmax before a log_softmax that belongs to the loss, None without one.
 
-    Where weights come after it, it is part of the model, which may normalise as it likes.
+    Where weights come after it, it is part of the model, which may normalise freely.
     """
     inputs = context.successors.get(second.index, ())
     if second.operation != "LogSoftmaxBackward0" or not inputs:
