@@ -1,4 +1,4 @@
-"""Joins the ranks of a job ininto one recording, whose norms are those of whole parameters."""
+"""Joins the ranks of a job into one recording, whose norms are those of whole parameters."""
 
 import math
 from array import array
