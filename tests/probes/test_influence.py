@@ -69,7 +69,7 @@ def test_what_can_be_followed_is_not_asked_about():
     assert seen(Followed(uses=True)) == ((), None)
 
 
-def test_an_exception_with_other_values_is_an_obstacle():
+def test_an_exception_with_other_values_is_a_reason_to_skip():
     class Fussy(Reading):
         def forward(self, x):
             number = self.read(x).mean().item()

@@ -127,7 +127,7 @@ def test_without_another_forward_nothing_is_drawn():
     assert (recording.evidence_of(RedrawRecord), reason) == ((), "the forward is not repeated")
 
 
-def test_an_exception_under_another_draw_is_an_obstacle():
+def test_an_exception_under_another_draw_is_a_reason_to_skip():
     class Fussy(Skipping):
         def forward(self, x):
             if torch.initial_seed() != 0:

@@ -101,7 +101,7 @@ def test_half_precision_parameters_are_examined():
     assert record.flushed > 0
 
 
-def test_a_reentrant_checkpoint_is_an_obstacle_and_no_crash():
+def test_a_reentrant_checkpoint_is_a_reason_to_skip_and_no_crash():
     class Checkpointed(nn.Module):
         def __init__(self):
             super().__init__()
