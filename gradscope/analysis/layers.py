@@ -111,8 +111,8 @@ def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
     norms = norms_of(recording)
     rows: dict[int, list[range]] = {}
     for measured, block in norms.blocks():
-        for index, parameter in enumerate(measured, block.start):
-            rows.setdefault(parameter, []).append(range(index, block.stop, len(measured)))
+        for place, parameter in enumerate(measured, block.start):
+            rows.setdefault(parameter, []).append(range(place, block.stop, len(measured)))
     return {parameter: _course(norms, own) for parameter, own in rows.items()}
 
 
@@ -122,8 +122,8 @@ def _course(norms: NormTable, rows: Sequence[range]) -> ParameterCourse:
     first_nonfinite = None
     if not math.isfinite(sum(gradients)) or without:
         finite = [norm for norm in gradients if 0 <= norm < math.inf]
-        indices = (index for index, norm in enumerate(gradients) if not math.isfinite(norm))
-        first_nonfinite = next((steps[index] for index in indices), None)
+        places = (place for place, norm in enumerate(gradients) if not math.isfinite(norm))
+        first_nonfinite = next((steps[place] for place in places), None)
     largest = max(finite, default=None)
     return ParameterCourse(
         last=None if gradients[-1] < 0 else gradients[-1],

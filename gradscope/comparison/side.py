@@ -215,11 +215,11 @@ def _series(
     for measured, rows in table.blocks():
         count = len(measured)
         every = table.steps[rows.start : rows.stop : count]
-        chosen = [index for index, step in enumerate(every) if step in wanted]
+        chosen = [place for place, step in enumerate(every) if step in wanted]
         if not chosen:
             continue
-        for index, parameter in enumerate(measured, rows.start):
-            own = slice(index, rows.stop, count)
+        for place, parameter in enumerate(measured, rows.start):
+            own = slice(place, rows.stop, count)
             series = found.setdefault(parameter, Series())
             series.steps.extend(_chosen(every, chosen))
             series.norms.extend(_chosen(table.gradients[own], chosen))
@@ -230,8 +230,8 @@ def _series(
     return found, {parameter: REACHES[code] for parameter, code in codes.items()}
 
 
-def _chosen(column: Sequence[Cell], indices: Sequence[int]) -> Sequence[Cell]:
-    return column if len(indices) == len(column) else [column[index] for index in indices]
+def _chosen(column: Sequence[Cell], places: Sequence[int]) -> Sequence[Cell]:
+    return column if len(places) == len(column) else [column[place] for place in places]
 
 
 def _of_series(

@@ -61,9 +61,9 @@ class EventBatches:
         for reading in noted:
             for one in self.identities(reading.step, is_read=reading.trouble > 0):
                 count = self._described
-                index = count if count < _FIRST else _FIRST + count % _LAST
+                place = count if count < _FIRST else _FIRST + count % _LAST
                 short = replace(one, indices=one.indices[:_MOST_INDICES])
-                self._writer.put(evidence_tables()[BatchIdentity], index, short)
+                self._writer.put(evidence_tables()[BatchIdentity], place, short)
                 self._described += 1
 
     def keep(self, noted: Sequence[Reading]) -> None:
