@@ -112,8 +112,8 @@ def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
 def verdict_on(captured: CapturedStep, verdict: Verdict) -> Verdict:
     """Return the verdict of the rules on a run, limited to one captured step.
 
-    Findings of the captured step alone are left out: later steps tell whether they hold. Where all
-    findings are about other steps, this one is not called right.
+    What they make of the look alone is not asked for: later steps tell whether it holds. Where all
+    that they find is about other steps, this one is not called right.
     """
     findings = tuple(finding for finding in verdict.findings if finding.step == captured.step)
     if verdict.findings and not findings:

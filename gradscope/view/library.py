@@ -117,9 +117,9 @@ class Library:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Yield the recordings in a folder and below it; links to folders are not followed."""
-    for inner, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder):
         folders[:] = [one for one in folders if not one.startswith(".") and one not in _UNSEEN]
-        yield from (Path(inner, one) for one in files if _is_recording(one))
+        yield from (Path(place, one) for one in files if _is_recording(one))
 
 
 def _of(file: Path) -> Iterator[Path]:
