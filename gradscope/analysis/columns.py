@@ -90,8 +90,8 @@ class Columns:
         cells: list[float | None] = [None] * self.count
         seen: set[int] = set()
         of_spans = (
-            (place, math.nan if bucket.broken else bucket.highest)
-            for place, bucket in self._of_spans(spans)
+            (position, math.nan if bucket.broken else bucket.highest)
+            for position, bucket in self._of_spans(spans)
         )
         of_steps = ((self.position(step), value) for step, value in measured)
         for position, value in chain(of_steps, of_spans):

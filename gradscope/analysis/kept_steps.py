@@ -1,4 +1,4 @@
-"""Which steps of a long run are kept whole, and for how many each stands."""
+"""The steps of a long run that are kept whole, and how many steps each stands for."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,7 +163,7 @@ class KeptSteps:
 
 
 class Counted(Protocol):
-    """Something that stands for steps."""
+    """A record that stands for several steps."""
 
     @property
     def count(self) -> int:

@@ -379,7 +379,7 @@ class LiveRun:
                 position = alike[position]
             track = self.tracks.setdefault(position, Track())
             track.add(step, events[step.index])
-            # Of many steps since the last look, some may be in summaries only.
+            # Of many steps since the last read, some may be in summaries only.
             self.steps += step.index - before if self.steps else 1
             self.last_step = step.index
             if made is not None:

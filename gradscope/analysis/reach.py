@@ -91,7 +91,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Reach:
-    """Which parameters gradients reach."""
+    """The parameters that gradients reach."""
 
     indexed: RecordingIndex
 

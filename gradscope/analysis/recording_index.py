@@ -232,7 +232,7 @@ class RecordingIndex:
             raise ValueError(f"unknown probe {name!r}")
         for record in self.recording.evidence_of(ProbeRecord):
             if record.name == name:
-                return record.obstacle
+                return record.skip_reason
         return "the recording holds no such probe"
 
     @cached_property

@@ -78,18 +78,6 @@ class Trend:
         """Decades from one operation of the type to the next."""
         return self.decades / max(1, len(self.matched) - 1)
 
-    @property
-    def straightness(self) -> float:
-        """R2 of a line through the levels: 1 if all operations do equally much."""
-        levels = [point.level for point in self.matched]
-        count, mean = len(levels), sum(levels) / len(levels)
-        middle = (count - 1) / 2
-        spread = sum((level - mean) ** 2 for level in levels)
-        if not spread:
-            return 1.0
-        shared = sum((position - middle) * (level - mean) for position, level in enumerate(levels))
-        return shared**2 / (spread * sum((position - middle) ** 2 for position in range(count)))
-
     def changes(self) -> Iterator[tuple[NodeRecord, float]]:
         """Yield the change of the gradient by the backward of each operation, in decades."""
         for before, after in pairwise(self.between):

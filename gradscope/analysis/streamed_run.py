@@ -13,7 +13,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.events import event_of
 from gradscope.recording.norm_table import REACHES, NormTable
 from gradscope.recording.records import Reach, Recording
-from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.recording.streaming import RunInFile
 
 
 class _NormsAhead:

@@ -34,7 +34,7 @@ class Surroundings:
     stepped_ever: frozenset[int] = frozenset()
     """Parameters that the steps after any captured backward from this line update."""
     stepped_alike: frozenset[int] = frozenset()
-    """The same, without backwards whose forward cuts its graph at other lines."""
+    """`stepped_ever` without backwards whose forward cuts its graph at other lines."""
     learning: frozenset[int]
     """Parameters that get a nonzero gradient at any time."""
     alive: frozenset[int]

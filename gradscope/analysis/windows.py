@@ -180,7 +180,7 @@ class Windows:
 
     @cached_property
     def kept(self) -> KeptSteps:
-        """Which steps the recording has whole."""
+        """The steps that the recording has whole."""
         return KeptSteps(self.indexed.recording)
 
     @cached_property

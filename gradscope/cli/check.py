@@ -12,7 +12,13 @@ from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.cli import options
 from gradscope.cli.check_outputs import (
     AlsoOption,
+    FurtherReport,
+    Positions,
+    add_step_summary,
     check_further_reports,
+    commands_off,
+    recording_locations,
+    save_runs,
     write_further_reports,
 )
 from gradscope.cli.console import ColorChoice, make_console
@@ -20,6 +26,7 @@ from gradscope.cli.errors import write_line
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
     Destination,
+    WantedOutput,
     check_destinations,
     files_of_target,
     set_verbosity,
@@ -124,12 +131,6 @@ def check(  # noqa: PLR0913 - as many groups of options
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     # Deferred: --help does not need them.
     from gradscope.check.results import exit_code
-    from gradscope.cli.check_outputs import (
-        add_step_summary,
-        commands_off,
-        recording_locations,
-        save_runs,
-    )
     from gradscope.cli.checking import (
         baseline_applied,
         check_baseline,
@@ -144,10 +145,7 @@ def check(  # noqa: PLR0913 - as many groups of options
     configuration = read_configuration(options.ConfigurationFile.of(rules))
     settings = settings_of({**rules, **limits}, configuration.settings)
     repeated = {key: limits[key] for key in declarations(PlannedTarget) if key in limits}
-    overrides = {**trial, **repeated}
-    # Limits for another target match nothing in this one.
-    is_whole = not named or {*configuration.targets} <= {*named}
-    found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
+    found = _subjects(configuration, named, {**trial, **repeated, **given_arguments(args)})
     subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     fixes = fixes.usable(write_line, runs_targets=len(planned) == len(subjects))
@@ -155,6 +153,67 @@ def check(  # noqa: PLR0913 - as many groups of options
     check_baseline(known, baseline)
     # No output may overwrite a file that the check reads or keeps.
     read = (*_files_read(subjects), *((known.file,) if known.file else ()))
+    outputs = _outputs(output, named, planned, read, configuration.output_format)
+    form, destination = outputs.wanted.form, outputs.destination
+    policy = replace(
+        configuration.policy,
+        exit_zero=exit_zero,
+        **field_values(Policy, limits),  # type: ignore[arg-type]
+    )
+    with commands_off(is_wanted=form == "github"):
+        run = partial(
+            checked,
+            subjects,
+            settings,
+            typed_command(),
+            policy=policy,
+            # Limits for another target match nothing in this one.
+            is_whole=not named or {*configuration.targets} <= {*named},
+            limit=jobs or usual_limit(planned),
+            is_reported=form == "full" and destination is None and not fixes.diff,
+        )
+        result, hidden = _fixed(run(), planned, settings, fixes, run)
+    result = baseline_applied(result, known)
+    if fixes.diff and form == "full":
+        _write_fixes(result, hidden, destination, output.color)
+    else:
+        _write(result, form, destination, is_brief=output.quiet, color=output.color)
+    outputs.write_others(result, output)
+    sys.exit(exit_code(result))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outputs:
+    """What a check writes, and to which files."""
+
+    wanted: WantedOutput
+    destination: Destination | None
+    """File of the report; None for stdout."""
+    further: tuple[FurtherReport, ...]
+    positions: Positions
+    """Files of the recordings; empty if they are not saved."""
+
+    def write_others(self, result: "CheckResult", output: CheckOutput) -> None:
+        """Write the further reports, the recordings and the step summary; open the page."""
+        write_further_reports(result, self.further)
+        save_runs(result, self.positions, force=output.force)
+        if self.wanted.form == "github" and not output.no_step_summary:
+            add_step_summary(result)
+        self.wanted.open(self.destination)
+
+
+def _outputs(
+    output: CheckOutput,
+    named: Sequence[str],
+    planned: "Sequence[PlannedTarget]",
+    read: Sequence[Path],
+    default: OutputFormat | None,
+) -> _Outputs:
+    """Return what to write, before anything runs.
+
+    Raises:
+        GradscopeError: An output would overwrite a file that the check reads, or another output.
+    """
     positions = (
         {}
         if output.save is None
@@ -166,38 +225,11 @@ def check(  # noqa: PLR0913 - as many groups of options
         output.output_file,
         is_opened=output.open_page,
         subject=named[0] if len(named) == 1 else "check",
-        default=configuration.output_format,
+        default=default,
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=kept).report
     further = check_further_reports(output.also or (), destination, kept)
-    policy = replace(
-        configuration.policy,
-        exit_zero=exit_zero,
-        **field_values(Policy, limits),  # type: ignore[arg-type]
-    )
-    with commands_off(is_wanted=wanted.form == "github"):
-        run = partial(
-            checked,
-            subjects,
-            settings,
-            typed_command(),
-            policy=policy,
-            is_whole=is_whole,
-            limit=jobs or usual_limit(planned),
-            is_reported=wanted.form == "full" and destination is None and not fixes.diff,
-        )
-        result, hidden = _fixed(run(), planned, settings, fixes, run)
-    result = baseline_applied(result, known)
-    if fixes.diff and wanted.form == "full":
-        _write_fixes(result, hidden, destination, output.color)
-    else:
-        _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
-    write_further_reports(result, further)
-    save_runs(result, positions, force=output.force)
-    if wanted.form == "github" and not output.no_step_summary:
-        add_step_summary(result)
-    wanted.open(destination)
-    sys.exit(exit_code(result))
+    return _Outputs(wanted=wanted, destination=destination, further=further, positions=positions)
 
 
 def _fixed(

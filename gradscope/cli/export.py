@@ -71,7 +71,7 @@ def export(
     from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
     from gradscope.export.table import Source
-    from gradscope.recording.streaming.run_in_file import RunInFile
+    from gradscope.recording.streaming import RunInFile
 
     recordings, path = _divided(given)
     if path is not None and output is not None:

@@ -12,6 +12,7 @@ from gradscope.cli import options
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.options import with_groups
 from gradscope.cli.output import (
+    Destination,
     WantedOutput,
     check_destinations,
     outcome_of,
@@ -102,26 +103,44 @@ def report(
         text = _explanation(explain, recordings, wanted, output.color, is_file=is_file)
         write_text(text, destination, sys.stdout)
         return
-    # Deferred: they import sqlite3, which --help does not need.
-    from gradscope.report.render import finding_lines, render_ci, together
-
     settings = settings_of(rules)
     if follow:
         _follow(recordings, output.color, settings)
+    reports = _judged(recordings, step, settings, wanted)
+    _write(reports, wanted, destination, view, output)
+
+
+def _judged(
+    recordings: list[Path], step: int | None, settings: "Settings", wanted: WantedOutput
+) -> "list[Report]":
+    """Return a report on each recording, or on each captured backward of a step.
+
+    Raises:
+        GradscopeError: A recording cannot be read, or the output can hold only one report.
+    """
     jobs = loaded_jobs(recordings)
     check_count(len(jobs), "recordings", wanted)
     # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
     if step is None:
-        reports = [judged_job(job.recordings, settings) for job in jobs]
-    else:
-        reports = [
-            one
-            for job in jobs
-            for run in job.recordings
-            for one in step_reports(run, step, settings)
-        ]
-        check_count(len(reports), "backward passes", wanted)
+        return [judged_job(job.recordings, settings) for job in jobs]
+    runs = [run for job in jobs for run in job.recordings]
+    reports = [one for run in runs for one in step_reports(run, step, settings)]
+    check_count(len(reports), "backward passes", wanted)
+    return reports
+
+
+def _write(
+    reports: "list[Report]",
+    wanted: WantedOutput,
+    destination: Destination | None,
+    view: ViewOptions,
+    output: options.ReportOutput,
+) -> None:
+    """Write reports to a file, or to stdout."""
+    # Deferred: it imports sqlite3, which --help does not need.
+    from gradscope.report.render import finding_lines, render_ci, together
+
     findings = finding_lines(together(reports)) if destination is not None else ()
     if is_of_ci(wanted.form):
         text = render_ci(together(reports), wanted.form)

@@ -39,7 +39,7 @@ class Parting:
     base_end: float
     """Mean of the base over the last tenth of these steps, at most 100."""
     end: float
-    """The same mean of the side."""
+    """Mean of the side over the same steps."""
     scale: float
     """Unit of the difference between both ends: the base's end, at least a hundredth of the first
     loss.
@@ -71,7 +71,7 @@ def compared_curves(
 ) -> tuple[ComparedCurve, ...]:
     """Return the curves that two sides at least have, by optimizer.
 
-    Optimizers are the same by their place: those that made a step first are the first.
+    Optimizers are matched by their position: those that made a step first are the first.
 
     Args:
         sides: The base first.

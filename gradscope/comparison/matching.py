@@ -1,4 +1,4 @@
-"""Which parameter of one model is which of another, though the names around it may differ."""
+"""Matches the parameters of two models, though the names around them may differ."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """Which parameters of two models are the same."""
+    """The parameters that two models share."""
 
     pairs: tuple[tuple[int, int], ...]
     """Indices in the base and in the other model, in the base's order."""

@@ -79,7 +79,7 @@ def judged(
 
     Ranks see parts of a batch each: their losses differ, and their weights may not.
     """
-    obstacles = tuple(_skip_reasons(sides, parameters))
+    reasons = tuple(_skip_reasons(sides, parameters))
     found: list[Regression] = []
     for position in range(1, len(sides)):
         found += _of_findings(position, findings, tolerance)
@@ -89,8 +89,8 @@ def judged(
         else:
             found += _of_loss(position, sides, curves, tolerance)
         found += _of_ending(position, sides)
-    outcome: Outcome = "unjudged" if obstacles else "failed" if found else "passed"
-    return ComparisonVerdict(outcome=outcome, regressions=tuple(found), skip_reasons=obstacles)
+    outcome: Outcome = "unjudged" if reasons else "failed" if found else "passed"
+    return ComparisonVerdict(outcome=outcome, regressions=tuple(found), skip_reasons=reasons)
 
 
 def _skip_reasons(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -> Iterator[str]:

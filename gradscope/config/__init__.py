@@ -4,9 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gradscope.config.configuration import Configuration
+    from gradscope.config.configuration import (
+        Configuration,
+        configured_settings,
+        read_configuration,
+    )
     from gradscope.config.planning import plan_targets
-    from gradscope.config.reading import configured_settings, read_configuration
     from gradscope.config.selection import with_options
 
 __all__ = [
@@ -17,15 +20,11 @@ __all__ = [
     "with_options",
 ]
 
-_MODULES = {
-    "Configuration": "configuration",
-    "plan_targets": "planning",
-    "with_options": "selection",
-}
+_MODULES = {"plan_targets": "planning", "with_options": "selection"}
 
 
 def __getattr__(name: str) -> object:
     # Deferred: some import all rules, which a project without a configuration does not need.
     if name in __all__:
-        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'reading')}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'configuration')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -77,7 +77,7 @@ class _ShortLineEnds:
 
 
 def _special(table: ExportTable) -> tuple[tuple[int, Kind], ...]:
-    """Return the places of the columns that the csv module would not write like this."""
+    """Return the positions of the columns that the csv module would not write like this."""
     kinds = enumerate(kind for _, kind in table.columns)
     return tuple((position, kind) for position, kind in kinds if kind in ("number", "flag", "json"))
 

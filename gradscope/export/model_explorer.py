@@ -16,7 +16,7 @@ GRAPH_FILE, NORMS_FILE = "graph.json", "gradient_norms.json"
 
 _ID = "gradients"
 _COLORS = ("#fff7bc", "#fee391", "#fec44f", "#fe9929", "#d95f0e")
-"""From the smallest norm to the largest, on a logarithmic scale."""
+"""Colours from the smallest norm to the largest, on a logarithmic scale."""
 _ZERO, _BROKEN = "#c5b0d5", "#e31a1c"
 
 

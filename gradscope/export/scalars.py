@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 
 from gradscope.analysis.norms import total_norm
-from gradscope.analysis.ranks.rank_series import RankSeries, rank_series
+from gradscope.analysis.ranks.job_summary import RankSeries, rank_series
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.streamed_run import StreamedRun
@@ -14,7 +14,7 @@ from gradscope.export.table import ExportTable, Row
 from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording, StepKind
-from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.recording.streaming import RunInFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Site
-from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.recording.streaming import RunInFile
 
 
 # Without slots, in which `cached_property` could keep nothing.

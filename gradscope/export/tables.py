@@ -15,7 +15,7 @@ from gradscope.recording.records import (
     ModuleRecord,
     Recording,
 )
-from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.recording.streaming import RunInFile
 
 _GRADIENT_COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("grad_norm", "number"),

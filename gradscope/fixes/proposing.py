@@ -10,7 +10,7 @@ from gradscope.recording.finding import Edit, Finding, Fix, Safety
 from gradscope.recording.records import Recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixFunction
+from gradscope.rules.fix import Edits, FixContext, FixFunction, FixRule
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import rules_named
 from gradscope.source_edits.source_files import SourceFiles
@@ -52,7 +52,7 @@ class Proposals:
             rule = by_code.get(finding.rule)
             if rule is None or rule.fix is None:
                 continue
-            candidates = self._candidates(finding, _function_of(rule))
+            candidates = possible_edits(rule, finding, self._contexts, self.files)
             if candidates:
                 yield Proposal(
                     finding=finding,
@@ -60,15 +60,6 @@ class Proposals:
                     candidates=candidates,
                     is_search=rule.fix.is_search,
                 )
-
-    def _candidates(self, finding: Finding, function: FixFunction) -> tuple[tuple[Edit, ...], ...]:
-        """Return the edits of each possible fix, from the first recording that has any."""
-        for context in self._contexts:
-            found = function(finding, context, self.files)
-            candidates = tuple(dict.fromkeys(edits for edits in found if edits))
-            if candidates:
-                return candidates
-        return ()
 
     def fix(self, proposal: Proposal, edits: tuple[Edit, ...]) -> Fix:
         """Return one of the possible fixes, which was not run."""
@@ -105,8 +96,36 @@ def _selected(selectors: Iterable[str]) -> list[type[Rule]]:
     return [rule for rule in RULES if rule in chosen or not chosen]
 
 
-def _function_of(rule: type[Rule]) -> FixFunction:
+def possible_edits(
+    rule: type[Rule], finding: Finding, contexts: Iterable[RuleContext], files: SourceFiles
+) -> tuple[Edits, ...]:
+    """Return the edits of each possible fix, the best first, from the first recording with any.
+
+    Args:
+        rule: The rule of the finding, which has a fix.
+        finding: What is to be fixed.
+        contexts: Recordings of the program.
+        files: Its files.
+    """
+    assert rule.fix is not None
+    site = rule.fix.line(finding)
+    source = files.at(site)
+    is_left = finding.severity == "note" and not rule.fix.fixes_notes
+    if site is None or source is None or is_left:
+        return ()
+    function = _function_of(rule, rule.fix)
+    for context in contexts:
+        found = function(
+            FixContext(finding=finding, context=context, files=files, source=source, site=site)
+        )
+        candidates = tuple(dict.fromkeys(edits for edits in found if edits))
+        if candidates:
+            return candidates
+    return ()
+
+
+def _function_of(rule: type[Rule], fix: FixRule) -> FixFunction:
     # Fixes use libcst, which is optional and slow to import: only those that are needed are.
-    package, _, own = rule.__module__.rpartition(".")
-    module = (rule.fix and rule.fix.module) or own
-    return cast(FixFunction, import_module(f"{package}.fixes.{module}").fix)
+    package, _, name = rule.__module__.rpartition(".")
+    module = import_module(f"{package}.{fix.module}")
+    return cast(FixFunction, getattr(module, fix.function or name))

@@ -2,13 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path, shown_site
-from gradscope.fixes.matching import matched
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
@@ -20,11 +19,9 @@ from gradscope.source_edits.text_edits import line_before
 _MOST_CHANGE = 100.0
 """Factor by which the loss of the repaired program may be larger. Chosen: another reduction or
 normalisation stays within it, a diverging loss does not."""
-
 _NOTING = frozenset(rule.code for rule in RULES if rule.level == "note")
 """Codes of rules whose findings are notes. Whether they can judge often follows from the losses,
 which every fix changes."""
-
 _COPY = re.compile(r"#\d+")
 _LINE = re.compile(r"\bline (\d+)\b")
 
@@ -69,7 +66,7 @@ class _Comparison:
         self._edits = edits
         self._rule = next((one.fix for one in RULES if one.code == finding.rule), None)
         self._was_broken = ended_by(before.recording) is not None
-        known = matched(before.findings, after.findings, self._earlier)
+        known = _matched(before.findings, after.findings, self._earlier)
         self._new = [one for at, one in enumerate(after.findings) if at not in known]
         self._same = [
             after.findings[at] for at, one in known.items() if before.findings[one] == finding
@@ -226,11 +223,11 @@ class _Comparison:
         where = self._finding.location
         if where is None or (self._rule is not None and self._rule.removes_operation):
             return
-        place = (where.file, where.line)
+        line = (where.file, where.line)
         was = {(site.file, site.line) for site in _node_sites(self._before)}
         now = {self._earlier(site) for site in _node_sites(self._after)}
         # Without lines in the graph, nothing was captured that could show it.
-        if place in was and now and place not in now:
+        if line in was and now and line not in now:
             yield f"{shown_site(where, self._after.target.root)} no longer takes part in the loss"
 
     def _left_shape(self) -> Iterator[str]:
@@ -239,8 +236,8 @@ class _Comparison:
         shape = None if rule is None else dict(self._finding.evidence).get(rule.ends_shape)
         if where is None or shape is None:
             return
-        place = (where.file, where.line)
-        now = {call for site, call in _makers(self._after, shape) if self._earlier(site) == place}
+        line = (where.file, where.line)
+        now = {call for site, call in _makers(self._after, shape) if self._earlier(site) == line}
         if any(call in now for site, call in _makers(self._before, shape) if site == where):
             yield f"another operation of {shown_site(where, self._after.target.root)} gives {shape}"
 
@@ -337,3 +334,48 @@ def _number(value: float | None) -> str:
     if value is None:
         return "none"
     return f"{value:.3g}"
+
+
+_NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
+
+
+def _matched(
+    before: Sequence[Finding],
+    after: Sequence[Finding],
+    earlier: Callable[[Site | None], tuple[str, int] | None],
+) -> dict[int, int]:
+    """Return the position of the finding before by that of the one after; each at most once.
+
+    Findings are the same by their fingerprint, then by their line, then by their message apart from
+    its numbers.
+
+    Args:
+        before: Findings of the program as it is.
+        after: Findings of the edited program.
+        earlier: Returns file and line that a line of the edited program has in the original.
+    """
+    found: dict[int, int] = {}
+    for is_same in (
+        lambda old, new: old.fingerprint == new.fingerprint,
+        lambda old, new: _line(old.location) == earlier(new.location),
+        lambda old, new: _description(old) == _description(new),
+    ):
+        for at, new in _left(after, found):
+            for position, old in _left(before, found.values()):
+                if old.rule == new.rule and is_same(old, new):
+                    found[at] = position
+                    break
+    return found
+
+
+def _left(findings: Sequence[Finding], taken: Iterable[int]) -> list[tuple[int, Finding]]:
+    gone = set(taken)
+    return [(at, one) for at, one in enumerate(findings) if at not in gone]
+
+
+def _line(site: Site | None) -> tuple[str, int] | None:
+    return None if site is None else (site.file, site.line)
+
+
+def _description(finding: Finding) -> str:
+    return _NUMBER.sub("#", finding.message)

@@ -18,7 +18,7 @@ _LEAST = 0.25
 """Smallest share of the usual room that a further part of a training gets."""
 
 _WAIT, _PAUSE = 10.0, 0.1
-"""Longest time to wait for other ranks to finish their recordings, and between two looks, in s."""
+"""Longest time to wait for other ranks to finish their recordings, and between two checks, in s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

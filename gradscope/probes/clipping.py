@@ -201,7 +201,7 @@ class ClipProbe:
                     if kind == 2
                     else tuple(None if one is None else power_norm(one, kind) for one in held),
                     torchs_norm=total,
-                    obstacle=reason,
+                    failure=reason,
                     by_value=gathered(
                         [None if one is None else clipped_by_value(one, value) for one in held]
                     ),

@@ -214,7 +214,7 @@ def _note(context: ProbeContext, name: str, line: Line | None, *, is_measured: b
 def _loss_with(
     context: ProbeContext, tensor: Tensor, other: Tensor, *, seed: int | None = None
 ) -> Tensor:
-    """Return the loss with another tensor in a place of the batch, and from another seed."""
+    """Return the loss with another tensor in one position of the batch, and from another seed."""
     target = context.target
     batch = map_tensors(target.batch, lambda one: other if one is tensor else one)
     seed = target.seed if seed is None else seed

@@ -26,7 +26,7 @@ class Padding(NamedTuple):
     mask: str
     data: Tensor
     changed: Tensor
-    """The same with other numbers in the padding."""
+    """The tensor with other numbers in the padding."""
 
     def replace(self, tensor: Tensor) -> Tensor:
         """Return the changed data in place of the data, and any other tensor as it is."""
@@ -104,8 +104,8 @@ def _filled(data: Tensor, marked: Tensor) -> Tensor | None:
     if not is_constant or bool((kept == padding[0]).all()):
         return None
     other = kept.unsqueeze(1).expand_as(data)
-    place = marked.reshape(*marked.shape, *[1] * (data.ndim - 2))
-    return torch.where(place, other, data)
+    mask = marked.reshape(*marked.shape, *[1] * (data.ndim - 2))
+    return torch.where(mask, other, data)
 
 
 class _WithoutMask:

@@ -93,10 +93,10 @@ def _make(context: ProbeContext, wanted: set[str]) -> None:
         if name in wanted:
             tell_stage(f"probing the model: {name}")
             reason = make(context)
-            context.assembler.note(ProbeRecord(name=name, obstacle=reason))
+            context.assembler.note(ProbeRecord(name=name, skip_reason=reason))
 
 
 def record_none(assembler: Assembler, reason: str) -> None:
     """Record that no probe ran, and why."""
     for name, _ in PROBES:
-        assembler.note(ProbeRecord(name=name, obstacle=reason))
+        assembler.note(ProbeRecord(name=name, skip_reason=reason))

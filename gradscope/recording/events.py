@@ -53,7 +53,7 @@ class Event:
 
 
 class Observation(Event):
-    """Something that captured steps have shown: no call of the training loop."""
+    """An observation of captured steps, not a call of the training loop."""
 
     # Without it, here and below, each of very many events would have a dict besides its slots.
     __slots__ = ()

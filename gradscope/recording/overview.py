@@ -66,7 +66,7 @@ class Overview:
     seconds: float
     """Seconds from the start of the recording to the last event."""
     losses: LossCourse | None
-    """Of steps that are summarized, the means; None without a loss."""
+    """Losses, or their means over summarized steps; None without a loss."""
 
 
 def read_overview(path: Path) -> Overview:

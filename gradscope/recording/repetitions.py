@@ -265,10 +265,10 @@ def own_part(captured: CapturedStep) -> Recording:
 
 def _probe_records(known: Recording) -> Iterator[ProbeRecord]:
     for record in known.evidence_of(ProbeRecord):
-        # Those that met an obstacle in the first step would meet it here, too.
-        if record.name in _OF_NUMBERS and record.obstacle is None:
-            yield replace(record, obstacle=NOT_IN_EVERY_STEP)
+        # Those that could not run in the first step could not run here, either.
+        if record.name in _OF_NUMBERS and record.skip_reason is None:
+            yield replace(record, skip_reason=NOT_IN_EVERY_STEP)
         elif record.name == _NONFINITE:
-            yield replace(record, obstacle=None)
+            yield replace(record, skip_reason=None)
         else:
             yield record

@@ -283,18 +283,6 @@ class Agreement:
         return min(1.0, max(-1.0, self.dot / math.sqrt(self.first) / math.sqrt(self.second)))
 
     @property
-    def cosine_error(self) -> float | None:
-        """Standard error of the cosine: 0 if it is exact, None if there is no cosine.
-
-        Source: that of the cosine in a random projection to `BUCKETS` dimensions, to which a count
-        sketch comes close; measured in `tests/capture/test_stored_gradients.py`.
-        """
-        cosine = self.cosine
-        if cosine is None or math.isnan(cosine):
-            return None
-        return (1 - cosine * cosine) / math.sqrt(BUCKETS) if self.is_estimate else 0.0
-
-    @property
     def relative_difference(self) -> float:
         """Norm of the difference over the norm of the larger: 0 for equal ones, at most 2.
 

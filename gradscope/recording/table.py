@@ -69,11 +69,6 @@ class Table(Generic[Record]):
         cells = len(self.columns) + (1 if self.owner is None else 2)
         return f"INSERT INTO {self.name} VALUES ({', '.join('?' * cells)})"
 
-    def insertion_of(self, columns: Sequence[str]) -> str:
-        """Return the statement that adds a row with some columns."""
-        names, cells = ", ".join(("id", *columns)), ", ".join("?" * (1 + len(columns)))
-        return f"INSERT INTO {self.name} ({names}) VALUES ({cells})"
-
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, without the index, as SQL writes them."""

@@ -46,46 +46,32 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.recording.repetitions import RepeatedSteps, repeated, with_repeated
-from gradscope.recording.step_norms import NORMS, has_norms, read_step_norms
+from gradscope.recording.step_norms import NORMS, has_norms, number_in_sql, read_step_norms
 from gradscope.recording.table import BATCH, PLAIN, Codec, Record, Row, Table, table_of
 
 _NAMES = Codec(write=write_names, read=read_names)
-
 _INDICES = Codec(write=write_indices, read=read_indices)
-
 _REFS = Codec(write=write_refs, read=read_refs)
-
 _SHAPES = Codec(write=write_shapes, read=read_shapes)
-
 _NUMBERS = Codec(write=write_numbers, read_many=read_numbers)
-
 _GRADIENT = Codec(write=write_gradient, read=read_gradient, columns=GRADIENT_COLUMNS)
-
 PARAMETERS = table_of(
     ParameterRecord, "parameter", codecs={"aliases": _NAMES}, later=["is_shard"], is_indexed=True
 )
-
 MODULES = table_of(ModuleRecord, "module", codecs={"aliases": _NAMES}, is_indexed=True)
-
 CALLS = table_of(
     ModuleCallRecord, "module_call", codecs={"inputs": _REFS, "outputs": _REFS}, is_indexed=True
 )
-
 SITES = table_of(Site, "site")
-
 NODES = table_of(NodeRecord, "node", codecs={"outputs": _SHAPES}, is_indexed=True)
-
 EDGES = table_of(EdgeRecord, "edge")
-
 CUTS = table_of(
     CutRecord,
     "cut",
     codecs={"parameters": _INDICES, "joins": _INDICES},
     later=["comes_back", "disabled"],
 )
-
 STEPS = table_of(StepRecord, "step", columns={"index": "step"})
-
 EVENTS = table_of(
     EventRecord,
     "event",
@@ -94,17 +80,12 @@ EVENTS = table_of(
     columns={"order": "place"},
     later=["optimizer", "subject"],
 )
-
 PARAMETER_STATS = table_of(ParameterStat, "parameter_stat", codecs={"gradient": _GRADIENT})
-
 TENSOR_STATS = table_of(
     TensorStat, "tensor_stat", codecs={"gradient": _GRADIENT}, columns={"order": "place"}
 )
-
 INPUT_STATS = table_of(InputStat, "input_stat", columns={"position": "place"})
-
 SKIPPED = table_of(Skipped, "skipped")
-
 PARTS: Mapping[str, Table[Any]] = {
     "parameters": PARAMETERS,
     "modules": MODULES,
@@ -121,7 +102,6 @@ PARTS: Mapping[str, Table[Any]] = {
     "skipped": SKIPPED,
 }
 """The tables of a recording's own parts, by the names of these."""
-
 REPEATED_STEPS = table_of(
     RepeatedSteps, "repeated_steps", codecs={"sources": _INDICES}, is_late=True
 )
@@ -132,7 +112,11 @@ def evidence_tables() -> dict[type, Table[Any]]:
     """Return the table of every kind of evidence."""
     return {
         kind: table_of(
-            kind, vars(kind)["table"], later=vars(kind).get("later_columns", ()), is_late=True
+            kind,
+            vars(kind)["table"],
+            columns=vars(kind).get("columns"),
+            later=vars(kind).get("later_columns", ()),
+            is_late=True,
         )
         for kind in EVIDENCE
     }
@@ -357,3 +341,32 @@ def _sharing(table: Table[Record]) -> Callable[[Sequence[Row]], Iterable[Record]
         return map(known.__getitem__, rows)
 
     return read
+
+
+VIEWS = (
+    f"""CREATE VIEW step_bucket AS
+        WITH RECURSIVE places(place) AS (
+            SELECT 0 UNION ALL SELECT place + 1 FROM places WHERE place < 9
+        )
+        SELECT step_summary.first + place * bucket AS first, bucket AS steps, kind, optimizer,
+            {number_in_sql("counts")} AS finite, {number_in_sql("broken")} AS broken,
+            {number_in_sql("lowest")} AS lowest, {number_in_sql("highest")} AS highest,
+            {number_in_sql("mean")} AS mean, {number_in_sql("last")} AS last
+        FROM series_summary JOIN step_summary ON step_summary.first = series_summary.first
+        JOIN places ON 8 * place < length(counts)
+        ORDER BY kind, optimizer, 1""",
+    """CREATE VIEW parameter_gradient AS
+       SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
+       FROM parameter_stat JOIN parameter ON parameter.id = parameter_stat.parameter
+       UNION ALL
+       SELECT step, name, reach, norm, NULL, weight_norm, update_norm,
+           CASE WHEN norm IS NULL THEN 'it had no gradient' END
+       FROM step_gradient""",
+    """CREATE VIEW tensor_gradient AS
+       SELECT step, module.path AS module, operation, file, line, norm, absolute_maximum, reason
+       FROM tensor_stat JOIN node ON node.id = tensor_stat.node
+       LEFT JOIN module_call ON module_call.id = node.module_call
+       LEFT JOIN module ON module.id = module_call.module
+       LEFT JOIN site ON site.id = node.site""",
+)
+"""Statements that create them."""

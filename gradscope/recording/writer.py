@@ -45,13 +45,13 @@ from gradscope.recording.stored_gradient_tables import (
 from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     CAPTURED_STEPS,
+    VIEWS,
     CapturedStepRow,
     all_tables,
     captured_step_definitions,
     captured_step_tables_by_name,
     contents,
 )
-from gradscope.recording.views import VIEWS
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
@@ -314,7 +314,7 @@ class FullError(GradscopeError):
 
 
 _CHECKED = 256
-"""Number of transactions between two looks at whether the file still has its name."""
+"""Number of transactions between two checks whether the file still has its name."""
 
 
 def _create(path: Path, header: Header, limit: int | None, *, is_new: bool) -> sqlite3.Connection:

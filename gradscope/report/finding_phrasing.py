@@ -248,7 +248,7 @@ def tensor_counts(report: Report) -> str:
 def training_text(report: Report, arrow: str, written: Callable[[float | None], str]) -> str:
     """Return `50 steps with AdamW(lr=0.001): loss 2.31 → 0.42, norm 1.20 → 0.300`.
 
-    A norm on the way that is above those at both ends is told too.
+    A norm on the way that is above those at both ends is reported too.
 
     Args:
         report: Of a step that was trained up to.

@@ -9,6 +9,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.rules.candidates import Candidates, candidates_of
+from gradscope.rules.catalogue import CANDIDATES
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import Judge, check_settings
 from gradscope.rules.measurement import Measurement
@@ -68,7 +69,7 @@ def explain(
         skipped_steps=tuple(
             (reason, count) for reason, count in reasons.most_common() if reason is not None
         ),
-        candidates=candidates_of(kind.code, recording),
+        candidates=candidates_of(CANDIDATES[kind], recording),
         measurements=_sorted(one for one in context.measurements if one.rule == kind.code),
     )
 

@@ -169,7 +169,7 @@ def by_cause(recordings: Sequence[Sequence[Finding]]) -> list[list[tuple[int, Fi
         recordings: The findings of each.
 
     Returns:
-        Of each cause the findings, with the places of their recordings, in ascending order.
+        Of each cause the findings, with the positions of their recordings, in ascending order.
     """
     shown: dict[str, list[tuple[int, Finding]]] = {}
     for position, findings in enumerate(recordings):

@@ -1,31 +1,51 @@
 """The declaration of a rule's fix, and the function that makes it."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from gradscope.frozen import dataclass
-from gradscope.recording.finding import Edit, Finding, Safety
+from gradscope.recording.finding import Edit, Finding, RelatedLocation, Safety
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 
 if TYPE_CHECKING:
+    from gradscope.source_edits.source_file import SourceFile
     from gradscope.source_edits.source_files import SourceFiles
 
 
 JUDGING_ONE_OPTIMIZER = ("GS708", "GS710", "GS720", "GS727", "GS728")
 """Codes of rules that do not judge a training in which several optimizers step."""
 
+Line = Site | RelatedLocation
+
+
+def own_line(finding: Finding) -> Line | None:
+    """Return the line of a finding."""
+    return finding.location
+
+
+def related_line(finding: Finding) -> Line | None:
+    """Return the first related line of a finding; None if it has none."""
+    return finding.related[0] if finding.related else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRule:
     """Declares that a rule has a fix.
 
-    Its function `fix`, a `FixFunction`, is in a module of `fixes`, beside the rule. It is imported
-    on demand, because it needs libcst.
+    Its function, a `FixFunction`, has the name of the rule's module. It is imported on demand,
+    because it needs libcst.
     """
 
     safety: Safety
-    module: str = ""
-    """Name of the module; empty for that of the rule."""
+    module: str = "fixes"
+    """Module with the function, relative to the package of the rule."""
+    function: str = ""
+    """Name of the function; empty for that of the rule's module."""
+    line: Callable[[Finding], Line | None] = own_line
+    """Returns the line that is edited. There is no fix if it is None, or no line of the user."""
+    fixes_notes: bool = True
+    """Whether it also fixes findings that are only notes."""
     removes_operation: bool = False
     """Whether the line of the finding may have no operation afterwards."""
     reveals: tuple[str, ...] = ()
@@ -45,11 +65,37 @@ class FixRule:
     """Whether all edits are tried, and the best is kept; otherwise the first that is verified."""
 
 
-class FixFunction(Protocol):
-    """Finds the edits that fix a finding."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixContext:
+    """A finding, and the file to edit."""
 
-    def __call__(
-        self, finding: Finding, context: RuleContext, files: "SourceFiles"
-    ) -> Iterator[tuple[Edit, ...]]:
-        """Yield the edits of each possible fix, the best first; nothing if the place is unclear."""
-        ...
+    finding: Finding
+    context: RuleContext
+    """The recording in which the rule found it."""
+    files: "SourceFiles"
+    source: "SourceFile"
+    """The file of the line that is edited, as it ran."""
+    site: Line
+    """The line that is edited."""
+
+    @property
+    def line(self) -> int:
+        """Return the number of the line that is edited."""
+        return self.site.line
+
+    @property
+    def evidence(self) -> dict[str, float | str | bool | None]:
+        """Return the numbers of the finding by name."""
+        return dict(self.finding.evidence)
+
+    @property
+    def related(self) -> RelatedLocation | None:
+        """Return the first related line of the finding."""
+        return self.finding.related[0] if self.finding.related else None
+
+
+Edits = tuple[Edit, ...]
+"""Edits that are made together."""
+
+FixFunction = Callable[[FixContext], Iterator[Edits]]
+"""Yields the edits of each possible fix, the best first; nothing if the line is unclear."""

@@ -42,6 +42,9 @@ first captured step on, as a state that training leads to is no mistake.
 
 Evidence = Mapping[str, float | str | bool | None]
 
+RelatedLine = tuple[Site | None, str]
+"""Another line that contributes to a cause, if it is known, and what happens there."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(ABC):
@@ -118,7 +121,7 @@ class Rule(ABC):
         message: str,
         remedy: str,
         site: int | Site | None,
-        related: Iterable[RelatedLocation | None] = (),
+        related: Iterable[RelatedLocation | RelatedLine | None] = (),
         severity: Severity | None = None,
         parameters: Iterable[int] = (),
         names: Iterable[str] = (),
@@ -138,7 +141,8 @@ class Rule(ABC):
             message: What is wrong, with the numbers, in one sentence without a full stop.
             remedy: One thing to try, likewise.
             site: The line that causes it.
-            related: Other lines, as `context.related` gives them; None is left out.
+            related: Other lines, as `context.related` gives them; None is left out. Of lines with
+                texts, each is listed once, and the causing line is not.
             severity: The rule's own level if not given.
             parameters: Those it explains (indices).
             names: Names of tensors that it explains and that are no parameters of the recording.
@@ -170,7 +174,7 @@ class Rule(ABC):
             severity=severity or self.level,
             message=message,
             location=location,
-            related=tuple(position for position in related if position is not None),
+            related=tuple(_located(context, made, related)),
             parameters=explained,
             modules=owners,
             step=context.judged if step is None else step,
@@ -182,3 +186,21 @@ class Rule(ABC):
             ranks=tuple(ranks),
             fingerprint=fingerprint_of(self.code, context, made, cause),
         )
+
+
+def _located(
+    context: RecordingIndex,
+    main: Site | None,
+    related: Iterable[RelatedLocation | RelatedLine | None],
+) -> Iterator[RelatedLocation]:
+    """Yield related locations; of lines with texts each one once, without the main one."""
+    listed = set() if main is None else {(main.file, main.line)}
+    for one in related:
+        if isinstance(one, RelatedLocation):
+            yield one
+        elif one is not None and one[0] is not None:
+            site, message = one
+            if site is not None and (site.file, site.line) not in listed:
+                listed.add((site.file, site.line))
+                location = context.related(site, message)
+                yield from () if location is None else (location,)

@@ -1,4 +1,4 @@
-"""Which batch a finding on a step of a run comes from."""
+"""Finds the batch that a finding on a step of a run comes from."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,12 @@
 """Records one judged step of a target, the steps before and after it, and the probes."""
 
 import platform
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import nn
@@ -11,7 +15,7 @@ from gradscope.capture.compiler import is_compiled
 from gradscope.capture.errors import StepFailedError
 from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.source.definitions import Definitions
-from gradscope.capture.source.lines import NUMBERED
+from gradscope.capture.source.lines import NUMBERED, is_users
 from gradscope.capture.source.statements import written_definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.diagnosis import Diagnosis
@@ -29,7 +33,6 @@ from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     Recording,
 )
-from gradscope.session.shown_warnings import shown_at_users_lines
 from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, after_steps
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
@@ -132,7 +135,7 @@ def record(
     )
     # The forward may hold a loss with weights and buffers of its own.
     state = preserved(target.model, target.optimizer, target.batch, target.forward)
-    with shown_at_users_lines(), state:
+    with _shown_at_users_lines(), state:
         try:
             set_learning_rate(tried, trial)
             described = watch.run(trial)
@@ -308,3 +311,44 @@ def _first_line(error: GradscopeError) -> str:
         return error.what
     text = str(cause).splitlines() or [""]
     return f"{error.what}: {type(cause).__name__}: {text[0]}"
+
+
+_BETWEEN = (str(Path(__file__).parents[1]), torch.overrides.__file__)
+"""Files whose frames stand between a function of torch and the program only while it is watched."""
+
+
+@contextmanager
+def _shown_at_users_lines() -> Iterator[None]:
+    """Show each warning once, at the program's line, while a program is run several times.
+
+    A warning with a `stacklevel` of 2 would name a line of gradscope, which calls the function for
+    the program, and each probe would repeat it. Warnings that the program records itself are all
+    recorded.
+    """
+    original = warnings._showwarnmsg  # type: ignore[attr-defined]
+    shows = warnings._showwarnmsg_impl  # type: ignore[attr-defined]
+    shown: set[tuple[str, type[Warning], str, int]] = set()
+
+    def show(message: warnings.WarningMessage) -> None:
+        if message.filename.startswith(_BETWEEN):
+            frame = _users_frame(sys._getframe(1))
+            if frame is not None:
+                message.filename, message.lineno = frame.f_code.co_filename, frame.f_lineno
+                message.line = None
+        is_recorded = warnings._showwarnmsg_impl is not shows  # type: ignore[attr-defined]
+        key = (str(message.message), message.category, message.filename, message.lineno)
+        if is_recorded or key not in shown:
+            shown.add(key)
+            original(message)
+
+    warnings._showwarnmsg = show  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        warnings._showwarnmsg = original  # type: ignore[attr-defined]
+
+
+def _users_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and not is_users(frame.f_code):
+        frame = frame.f_back
+    return frame

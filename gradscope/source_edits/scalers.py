@@ -7,11 +7,10 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.passes import Loop, loop_around
 from gradscope.source_edits.source_file import Changes, Replacement, SourceFile, only
 from gradscope.source_edits.statements import is_clip, line_before, line_of
-from gradscope.source_edits.variables import is_visible, value_of
+from gradscope.source_edits.variables import is_visible, spelled, value_of
 
 _AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 _OF_CUDA = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")

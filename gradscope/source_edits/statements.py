@@ -32,7 +32,9 @@ def statement_with(
     )
 
 
-def clip_statement(source: SourceFile, site: Site | None) -> cst.BaseSmallStatement | None:
+def clip_statement(
+    source: SourceFile, site: Site | RelatedLocation | None
+) -> cst.BaseSmallStatement | None:
     """Return the only statement on a line that clips gradients; None if it is unclear.
 
     A line of one statement may call a function that clips.

@@ -23,8 +23,12 @@ from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import INSTALLED, Caller, Line, is_users_file
 from gradscope.capture.source.statements import function_of
 from gradscope.capture.training.guard import without_dispatch_modes
-from gradscope.probes.forward.applications import Applications, NotKeptError, first_input
-from gradscope.probes.forward.custom_functions import checked
+from gradscope.probes.forward.custom_functions import (
+    Applications,
+    NotKeptError,
+    checked,
+    first_input,
+)
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 

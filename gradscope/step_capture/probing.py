@@ -197,7 +197,7 @@ def probe_captured_step(
             skip_reason = half.skip_reason
         else:
             skip_reason = NOT_RUN_AGAIN
-        note(ProbeRecord(name=name, obstacle=skip_reason))
+        note(ProbeRecord(name=name, skip_reason=skip_reason))
 
 
 def _locations(context: ProbeContext) -> dict[int, int]:

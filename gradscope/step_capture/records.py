@@ -91,7 +91,7 @@ def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
 def _note_probes(assembler: Assembler) -> None:
     for name, _ in PROBES:
         reason = None if name == "non-finite" else NOT_WATCHED
-        assembler.note(ProbeRecord(name=name, obstacle=reason))
+        assembler.note(ProbeRecord(name=name, skip_reason=reason))
 
 
 @dataclass(slots=True)

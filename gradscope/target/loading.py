@@ -6,8 +6,10 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from gradscope.errors import GradscopeError
+from gradscope.target import members
 from gradscope.target.batches import move_batch
 from gradscope.target.discovery.batch import FoundBatches, find_batch
 from gradscope.target.discovery.importing import Source, command_line, import_source
@@ -23,8 +25,6 @@ from gradscope.target.discovery.values import (
     required_parameters,
 )
 from gradscope.target.forward import Forward, notes_on_batch, seed_everything
-from gradscope.target.lazy_layers import NOTE as LAZY
-from gradscope.target.lazy_layers import give_shapes
 from gradscope.target.notation import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.objectives import LossFunction
 from gradscope.target.optimizers import find_optimizer
@@ -109,8 +109,8 @@ def _assemble(
     forward = Forward(
         model=model, batch=batch, objective=objective, seed=options.seed, eager=options.eager
     )
-    if give_shapes(forward):
-        notes = (*notes, LAZY)
+    if _give_shapes(forward):
+        notes = (*notes, _LAZY_NOTE)
     return Target(
         name=parsed.text,
         model=model,
@@ -168,3 +168,24 @@ def _model_and_setup(
     if "model" in setup:
         return convert(setup["model"], "model"), setup
     return find_model(source, allow_guesses=options.allow_guesses), setup
+
+
+_LAZY_NOTE = "lazy layers took their shapes from the batch, in one forward in eval mode"
+
+
+def _give_shapes(forward: Forward) -> bool:
+    """Run the model once if it has lazy parameters; return whether it did.
+
+    It runs in eval mode, which leaves running statistics as they are.
+    """
+    model = forward.model
+    if not any(map(is_lazy, members.parameters(model))):
+        return False
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        forward()
+    finally:
+        for module, is_training in modes:
+            module.training = is_training
+    return True

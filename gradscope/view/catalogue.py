@@ -29,7 +29,7 @@ class RunState:
 
     kind: StateKind
     text: str
-    """In words, such as `silent since 14:03`."""
+    """Description, such as `silent since 14:03`."""
 
 
 def state_of(overview: Overview, written: float, now: float) -> RunState:

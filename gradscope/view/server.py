@@ -21,7 +21,7 @@ _NAMES = (HOST, "localhost")
 """Host names that lead here. The port may be another one: that of a tunnel."""
 
 _POLL, _LEAST, _SHARE, _BEAT = 0.5, 2.0, 0.1, 15.0
-"""Seconds between two looks at the files, and between two messages at least; share of the time in
+"""Seconds between two reads of the files, and between two messages at least; share of the time in
 which a page is rendered; and seconds after which a connection is tried."""
 
 # No other page may frame these, keep hold of their windows, read them as data, or learn their
@@ -172,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
     def _page(self, keys: "Keys") -> None:
         try:
             answer = self.server.pages.page(keys)
-        except Exception:  # noqa: BLE001 - it is told, and other pages go on
+        except Exception:  # noqa: BLE001 - the user is told, and other pages go on
             print_exc(file=sys.stderr)
             text = "This is a bug in gradscope. The terminal of gradscope view has the traceback."
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, text, "text/plain")

@@ -64,7 +64,7 @@ def test_a_gradient_of_zero_is_a_gradient(run_of):
 
 
 @pytest.mark.parametrize("reach", ["none", "frozen"])
-def test_a_run_without_any_gradient_is_an_obstacle(run_of, reach):
+def test_a_run_without_any_gradient_is_a_reason_to_skip(run_of, reach):
     run = run_of("healthy_mlp")
     stats = [
         replace(stat, reach=reach, gradient=None, reason="it was cut off")
@@ -77,13 +77,13 @@ def test_a_run_without_any_gradient_is_an_obstacle(run_of, reach):
     assert target_result("t", [silent]).failures == (failure,)
 
 
-def test_a_step_that_autograd_ended_is_an_obstacle_though_there_are_findings(run_of):
+def test_a_step_that_autograd_ended_is_a_reason_to_skip_though_there_are_findings(run_of):
     run = run_of("backward_twice")
     assert [one.rule for one in run.verdict.findings] == ["GS502"]
     assert skip_reason_of(run).what == "autograd raised an exception"
 
 
-def test_a_run_that_no_rule_judged_is_an_obstacle(run_of):
+def test_a_run_that_no_rule_judged_is_a_reason_to_skip(run_of):
     failure = skip_reason_of(run_of("healthy_mlp", ignore=("ALL",)))
     assert failure.what == "no rule could check the gradients"
     # The sample has no half precision to be judged.

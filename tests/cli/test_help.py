@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from gradscope.cli.app import app
 from gradscope.cli.program import program_for
 from gradscope.cli.shell.commands import COMMANDS, function_of
-from gradscope.cli.shell.examples import EXAMPLES
-from gradscope.cli.shell.help import COMMAND_GROUPS, entries_of
+from gradscope.cli.shell.help import COMMAND_GROUPS, EXAMPLES, entries_of
 from tests.nightly import some_on_push
 
 FUNCTIONS = {name: function_of(name) for name in COMMANDS}

@@ -1,7 +1,6 @@
 import pytest
 
-from gradscope.cli.run.command import run
-from gradscope.cli.run.misplaced_options import misplaced_options
+from gradscope.cli.run.command import misplaced_options, run
 from gradscope.launch.program import Program
 
 

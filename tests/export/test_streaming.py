@@ -11,7 +11,7 @@ from gradscope.export.tables import TABLES
 from gradscope.recording.paths import continuation_of
 from gradscope.recording.records import CapturedStep
 from gradscope.recording.store import load_recording, save_recording
-from gradscope.recording.streaming.run_in_file import RunInFile
+from gradscope.recording.streaming import RunInFile
 from gradscope.session.report import Report
 from tests.recording.recordings import small
 from tests.recording.test_thinning import (
@@ -86,8 +86,8 @@ def test_tensors_of_captured_steps_are_read_without_the_run(
     step, path = inspected.recording, tmp_path / "run.gradscope"
     captured = tuple(CapturedStep(step=number, order=1, recording=step) for number in (1, 3))
     save_recording(replace(run_report.recording, captured_steps=captured), path)
-    monkeypatch.setattr("gradscope.recording.streaming.run_in_file.norm_tables", None)
-    monkeypatch.setattr("gradscope.recording.streaming.run_in_file.events_in_order", None)
+    monkeypatch.setattr("gradscope.recording.streaming.norm_tables", None)
+    monkeypatch.setattr("gradscope.recording.streaming.events_in_order", None)
     streamed, whole = both("tensors", path)
     assert streamed == whole
     assert len(step.tensor_stats) > 5
@@ -110,8 +110,8 @@ def test_a_run_that_ended_between_steps_is_the_same(name, tmp_path):
 
 
 def test_memory_does_not_grow_with_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("gradscope.recording.streaming.ordered_steps.BATCH", 64)
-    monkeypatch.setattr("gradscope.recording.streaming.run_in_file._NORMS", 64)
+    monkeypatch.setattr("gradscope.recording.streaming.BATCH", 64)
+    monkeypatch.setattr("gradscope.recording.streaming._NORMS", 64)
     peaks = [peak(tmp_path / f"{steps}.gradscope", steps) for steps in (1_000, 6_000)]
     assert peaks[1] < 2 * peaks[0]
 

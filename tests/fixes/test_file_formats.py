@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.fixes.proposing import Proposals
 from gradscope.rules.selection import parsed_selectors
-from tests.fixes import odd_formats, odd_programs, odd_trainings
+from tests.fixes import odd_formats, odd_programs, odd_trainings, odd_updates
 from tests.fixes.in_process import training_report
 from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
@@ -42,7 +42,12 @@ FORMATS = {
 }
 PROGRAMS = [
     pytest.param(one, id=one.name)
-    for one in [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS, *odd_formats.PROGRAMS]
+    for one in [
+        *odd_programs.PROGRAMS,
+        *odd_trainings.PROGRAMS,
+        *odd_updates.PROGRAMS,
+        *odd_formats.PROGRAMS,
+    ]
     if one.name in NAMES
 ]
 

@@ -4,18 +4,17 @@ from textwrap import dedent
 
 import pytest
 
+from gradscope.fixes.proposing import possible_edits
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.rules.ranks.fixes import (
-    needless_synchronisation,
-    same_order_every_epoch,
-    unsynchronised_gradient,
-)
+from gradscope.rules.ranks.needless_synchronisation import NeedlessSynchronisation
+from gradscope.rules.ranks.same_order_every_epoch import SameOrderEveryEpoch
+from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
 from gradscope.source_edits.text_edits import applied
 from tests.source_edits.test_source_files import files_that_ran
 
 
-def changed(tmp_path, function, text):
+def changed(tmp_path, rule, text):
     """Return the edits of a finding at the line `# <-` with related lines `# also`."""
     path = str(tmp_path / "train.py")
     text = dedent(text).lstrip("\n")
@@ -34,7 +33,7 @@ def changed(tmp_path, function, text):
     )  # fmt: skip
     return [
         (edit.start.line, edit.replacement.strip(), text.splitlines()[edit.start.line - 1].strip())
-        for edits in function(finding, None, files_that_ran(location))
+        for edits in possible_edits(rule, finding, [None], files_that_ran(location))
         for edit in edits
     ]
 
@@ -53,20 +52,20 @@ def changed(tmp_path, function, text):
     ],
 )
 def test_the_wrapper_is_called_itself(line, is_edited, tmp_path):
-    found = changed(tmp_path, unsynchronised_gradient.fix, line)
+    found = changed(tmp_path, UnsynchronisedGradient, line)
     assert [text for _, text, _ in found] == ([""] if is_edited else [])
 
 
 def test_the_forward_of_the_wrapped_model_becomes_a_call_of_the_wrapper(tmp_path):
     line = "out = self.net.module.forward(x, mask=None)  # <-\n"
-    changed(tmp_path, unsynchronised_gradient.fix, line)
+    changed(tmp_path, UnsynchronisedGradient, line)
     path = tmp_path / "train.py"
     site = Site(file=str(path), line=1, function="main", source=line.strip())
     found = Finding(
         rule="GS802", name="", severity="error", message="", remedy="", location=site,
         related=(), parameters=(), modules=(), evidence=(), count=1, fingerprint="",
     )  # fmt: skip
-    (edits,) = unsynchronised_gradient.fix(found, None, files_that_ran(site))
+    (edits,) = possible_edits(UnsynchronisedGradient, found, [None], files_that_ran(site))
     assert applied(line, edits) == "out = self.net(x, mask=None)  # <-\n"
 
 
@@ -94,7 +93,7 @@ def main(epochs):
 )
 def test_the_epoch_is_set_before_the_loop(epoch, epochs, items, added, tmp_path):
     text = SAMPLED.format(epoch=epoch, epochs=epochs, items=items)
-    found = changed(tmp_path, same_order_every_epoch.fix, text)
+    found = changed(tmp_path, SameOrderEveryEpoch, text)
     assert [one for _, one, _ in found] == added
 
 
@@ -108,7 +107,7 @@ def test_a_sampler_made_elsewhere_is_that_of_the_loader(tmp_path):
             for x in loader:  # also
                 train(x)
     """
-    found = changed(tmp_path, same_order_every_epoch.fix, text)
+    found = changed(tmp_path, SameOrderEveryEpoch, text)
     assert [one for _, one, _ in found] == ["loader.sampler.set_epoch(epoch)"]
 
 
@@ -144,7 +143,7 @@ for {target} in {items}:
 )
 def test_only_the_last_micro_batch_of_a_loop_is_reduced(target, items, last, tmp_path):
     text = ACCUMULATED.format(target=target, items=items)
-    found = changed(tmp_path, needless_synchronisation.fix, text)
+    found = changed(tmp_path, NeedlessSynchronisation, text)
     expected = [] if last is None else [f"model.require_backward_grad_sync = {last}"]
     assert [one for _, one, _ in found] == expected
 
@@ -165,6 +164,6 @@ def test_the_condition_of_the_step_tells_the_last_micro_batch(
     text = COUNTED.format(
         target=target, items="enumerate(loader)", test=test, before=before or "pass"
     )
-    found = changed(tmp_path, needless_synchronisation.fix, text)
+    found = changed(tmp_path, NeedlessSynchronisation, text)
     expected = [f"model.require_backward_grad_sync = {test}"] if is_edited else []
     assert [one for _, one, _ in found] == expected

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixes import odd_clips, odd_copies, odd_formats, odd_groups, odd_programs, odd_trainings
+from tests.fixes import (
+    odd_clips,
+    odd_copies,
+    odd_formats,
+    odd_groups,
+    odd_programs,
+    odd_trainings,
+    odd_updates,
+)
 from tests.fixes.in_process import fixes_of, training_report
 from tests.nightly import some_on_push
 from tests.rules.inspecting import report_of_file
@@ -14,6 +22,7 @@ PROGRAMS = [
     *odd_programs.PROGRAMS,
     *odd_copies.PROGRAMS,
     *odd_trainings.PROGRAMS,
+    *odd_updates.PROGRAMS,
     *odd_groups.PROGRAMS,
     *odd_formats.PROGRAMS,
     *odd_clips.PROGRAMS,

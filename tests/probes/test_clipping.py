@@ -209,7 +209,7 @@ def test_sparse_gradients_are_what_dense_ones_would_be(norm_type):
         assert left(outcome(method, one, trial)) == near(copies, 2e-6)
     copies = units(held, 0.05)
     assert left(outcome("adaptive", one, trial)) == near(copies)
-    assert "sparse" in one.obstacle
+    assert "sparse" in one.failure
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])

@@ -42,9 +42,9 @@ def stats_by_operation(recording):
     }
 
 
-def obstacle(recording, name="forward"):
+def reason(recording, name="forward"):
     (found,) = [one for one in recording.evidence_of(ProbeRecord) if one.name == name]
-    return found.obstacle
+    return found.skip_reason
 
 
 def test_values_are_those_of_the_forward_in_double_precision():
@@ -110,7 +110,7 @@ def test_a_forward_that_changes_from_run_to_run_keeps_the_nodes_apart():
         return model.second(hidden)
 
     recording = run(forward)
-    assert obstacle(recording) is None
+    assert reason(recording) is None
     for stat in recording.evidence_of(ForwardStat):
         (shape,) = recording.nodes[stat.tensor.node].outputs
         assert math.prod(shape.dims) == stat.numel
@@ -125,7 +125,7 @@ def test_a_forward_that_raises_the_second_time_is_not_examined():
             raise ValueError("only once")
         return model.second(model.first(x))
 
-    assert "raised when it was repeated" in obstacle(run(forward))
+    assert "raised when it was repeated" in reason(run(forward))
 
 
 def test_without_probing_steps_the_forward_is_run_once():
@@ -135,7 +135,7 @@ def test_without_probing_steps_the_forward_is_run_once():
         runs.append(None)
         return model.second(model.first(x))
 
-    assert obstacle(run(forward, probe_steps=0)) is not None
+    assert reason(run(forward, probe_steps=0)) is not None
     assert len(runs) == 1
 
 

@@ -157,7 +157,7 @@ def test_it_is_not_made_where_the_forward_may_not_be_rerun():
     recording = recording_of(Reader(decaying(0.5), last), batch, steps=0)
     assert recording.evidence_of(HorizonRecord) == ()
     (made,) = [e for e in recording.evidence_of(ProbeRecord) if e.name == "horizons"]
-    assert made.obstacle == "the forward may run only once"
+    assert made.skip_reason == "the forward may run only once"
 
 
 def test_it_works_under_autocast_and_leaves_gradients_and_hooks_alone():

@@ -35,26 +35,26 @@ _GENERATOR = torch.Generator().manual_seed(0)
 def seen(model, probe_steps=1):
     target = target_from_objects(model, X, None, optimizer=None, grad_output=None)
     recording = record(target, trial=Trial(probe_steps=probe_steps), eager=False, command="inspect")
-    (obstacle,) = [
-        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "influence"
+    (reason,) = [
+        one.skip_reason for one in recording.evidence_of(ProbeRecord) if one.name == "influence"
     ]
-    return recording.evidence_of(InfluenceRecord), obstacle
+    return recording.evidence_of(InfluenceRecord), reason
 
 
 @pytest.mark.parametrize("uses", [True, False])
 def test_the_loss_tells_whether_a_number_was_used(uses):
     model = Reading(uses=uses)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    records, obstacle = seen(model)
-    assert obstacle is None
+    records, reason = seen(model)
+    assert reason is None
     assert [(one.parameters, one.changes_loss) for one in records] == [((2, 3), uses)]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 
 def test_a_loss_that_differs_each_time_tells_nothing():
-    records, obstacle = seen(Reading(uses=True, random=True))
-    assert (records, obstacle) == ((), "the loss differs from run to run")
+    records, reason = seen(Reading(uses=True, random=True))
+    assert (records, reason) == ((), "the loss differs from run to run")
 
 
 def test_without_another_forward_nothing_is_asked():
@@ -69,7 +69,7 @@ def test_what_can_be_followed_is_not_asked_about():
     assert seen(Followed(uses=True)) == ((), None)
 
 
-def test_an_exception_with_other_values_is_an_obstacle():
+def test_an_exception_with_other_values_is_a_reason_to_skip():
     class Fussy(Reading):
         def forward(self, x):
             number = self.read(x).mean().item()
@@ -79,6 +79,6 @@ def test_an_exception_with_other_values_is_an_obstacle():
 
     model = Fussy(uses=True)
     before = model.read.weight.clone()
-    _, obstacle = seen(model)
-    assert "raised an exception" in obstacle
+    _, reason = seen(model)
+    assert "raised an exception" in reason
     assert torch.equal(model.read.weight, before)

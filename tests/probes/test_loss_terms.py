@@ -68,10 +68,10 @@ def with_logged_values(output):
 
 
 @pytest.mark.parametrize("loss", [plain, with_logged_values])
-def test_a_loss_without_terms_has_none_and_is_no_obstacle(loss):
+def test_a_loss_without_terms_has_none_and_is_no_reason_to_skip(loss):
     recording = gradscope.inspect(nn.Linear(3, 1), X, loss, probe_steps=1).recording
     examinations = recording.evidence_of(ProbeRecord)
-    assert [one.obstacle for one in examinations if one.name == "loss terms"] == [None]
+    assert [one.skip_reason for one in examinations if one.name == "loss terms"] == [None]
     assert not recording.evidence_of(LossTermRecord)
 
 

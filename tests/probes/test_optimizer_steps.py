@@ -63,14 +63,14 @@ def test_without_an_optimizer_dense_and_sparse_gradients_get_an_adam_each():
     assert all(norm > 0 for norm in probe.step())
 
 
-def test_nothing_to_step_is_an_obstacle():
+def test_nothing_to_step_is_a_reason_to_skip():
     assert OptimizerProbe([nn.Parameter(torch.ones(1))], None).skip_reason
     sparse = nn.Parameter(torch.eye(2).to_sparse())
     sparse.grad = torch.eye(2).to_sparse()
     assert OptimizerProbe([sparse], None).skip_reason
 
 
-def test_closure_is_an_obstacle():
+def test_closure_is_a_reason_to_skip():
     parameter = nn.Parameter(torch.ones(1))
     probe = OptimizerProbe([parameter], torch.optim.LBFGS([parameter]))
     assert probe.skip_reason == "LBFGS needs a closure for its steps"

@@ -103,7 +103,7 @@ def test_without_the_option_nothing_is_trained():
     recording = recorded(nn.Linear(4, 3), overfit=None)
     assert Overfit.of(recording) is None
     (skipped,) = (one for one in recording.evidence_of(ProbeRecord) if one.name == "overfit")
-    assert skipped.obstacle == "only --overfit trains on the batch"
+    assert skipped.skip_reason == "only --overfit trains on the batch"
 
 
 def outcome_of(losses, learned=0.01):

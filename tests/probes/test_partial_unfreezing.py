@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from gradscope.probes.partial_unfreezing import partly_unfrozen
+from gradscope.probes.parameter_history import partly_unfrozen
 
 FREEZE = "for p in net.parameters():\n    p.requires_grad = False"
 UNFREEZE = "for p in net.head.parameters():\n    p.requires_grad_(True)"

@@ -54,10 +54,10 @@ def seen(model, probe_steps=1, seed=0):
     numpy.random.seed(seed)
     target = target_from_objects(model, X, None, optimizer=None, grad_output=None)
     recording = record(target, trial=Trial(probe_steps=probe_steps), eager=False, command="inspect")
-    (obstacle,) = [
-        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "redraws"
+    (reason,) = [
+        one.skip_reason for one in recording.evidence_of(ProbeRecord) if one.name == "redraws"
     ]
-    return recording, obstacle
+    return recording, reason
 
 
 def denied(recording):
@@ -68,9 +68,9 @@ def denied(recording):
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_the_layer_that_was_skipped_learns_under_another_draw(source):
-    recording, obstacle = seen(Skipping(source))
+    recording, reason = seen(Skipping(source))
     (found,) = recording.evidence_of(RedrawRecord)
-    assert obstacle is None
+    assert reason is None
     assert set(found.parameters) == denied(recording) - {4, 5}
 
 
@@ -88,8 +88,8 @@ def test_nothing_is_noted_where_nothing_is_random_or_all_learns():
             return super().forward(x) + rest
 
     for model in (Skipping(lambda model: 0.0), Learning(SOURCES["torch"])):
-        recording, obstacle = seen(model)
-        assert (recording.evidence_of(RedrawRecord), obstacle) == ((), None)
+        recording, reason = seen(model)
+        assert (recording.evidence_of(RedrawRecord), reason) == ((), None)
 
 
 def test_a_forward_without_random_numbers_is_run_once_more_at_most():
@@ -124,16 +124,16 @@ def test_random_numbers_go_on_as_if_nothing_had_been_drawn():
 
 
 def test_without_another_forward_nothing_is_drawn():
-    recording, obstacle = seen(Skipping(SOURCES["torch"]), probe_steps=0)
-    assert (recording.evidence_of(RedrawRecord), obstacle) == ((), "the forward is not repeated")
+    recording, reason = seen(Skipping(SOURCES["torch"]), probe_steps=0)
+    assert (recording.evidence_of(RedrawRecord), reason) == ((), "the forward is not repeated")
 
 
-def test_an_exception_under_another_draw_is_an_obstacle():
+def test_an_exception_under_another_draw_is_a_reason_to_skip():
     class Fussy(Skipping):
         def forward(self, x):
             if torch.initial_seed() != 0:
                 raise ValueError("another seed")
             return super().forward(x)
 
-    _, obstacle = seen(Fussy(SOURCES["torch"]))
-    assert obstacle.startswith("the forward raised when it was repeated")
+    _, reason = seen(Fussy(SOURCES["torch"]))
+    assert reason.startswith("the forward raised when it was repeated")

@@ -52,10 +52,12 @@ def test_the_largest_factor_is_taken_that_overflows_nowhere():
 def test_where_every_factor_overflows_it_says_so():
     recording = recording_of(Scaled([60000.0, 2.0**-26], torch.float16))
     assert recording.evidence_of(FlushRecord) == ()
-    (obstacle,) = [
-        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "half precision"
+    (reason,) = [
+        one.skip_reason
+        for one in recording.evidence_of(ProbeRecord)
+        if one.name == "half precision"
     ]
-    assert "overflow" in obstacle
+    assert "overflow" in reason
 
 
 def test_bfloat16_flushes_nothing_that_float32_holds():
@@ -99,7 +101,7 @@ def test_half_precision_parameters_are_examined():
     assert record.flushed > 0
 
 
-def test_a_reentrant_checkpoint_is_an_obstacle_and_no_crash():
+def test_a_reentrant_checkpoint_is_a_reason_to_skip_and_no_crash():
     class Checkpointed(nn.Module):
         def __init__(self):
             super().__init__()
@@ -110,10 +112,12 @@ def test_a_reentrant_checkpoint_is_an_obstacle_and_no_crash():
             return checkpoint(self.second, hidden, use_reentrant=True).float().sum()
 
     recording = recording_of(Checkpointed())
-    (obstacle,) = [
-        one.obstacle for one in recording.evidence_of(ProbeRecord) if one.name == "half precision"
+    (reason,) = [
+        one.skip_reason
+        for one in recording.evidence_of(ProbeRecord)
+        if one.name == "half precision"
     ]
-    assert obstacle is not None
+    assert reason is not None
 
 
 @pytest.mark.parametrize("probe_steps", [0])

@@ -14,8 +14,8 @@ import pytest
 
 from gradscope.analysis.norms import global_norms
 from gradscope.analysis.ranks.job import Job, kind_of
+from gradscope.analysis.ranks.job_summary import rank_series
 from gradscope.analysis.ranks.joined import joined_recording
-from gradscope.analysis.ranks.rank_series import rank_series
 from gradscope.cli import rank_recordings
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.opening import FORMAT

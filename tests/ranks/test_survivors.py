@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gradscope.analysis.ranks.rank_series import rank_series
+from gradscope.analysis.ranks.job_summary import rank_series
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.store import load_recording
 

@@ -68,7 +68,7 @@ def test_a_file_holds_evidence_of_every_kind(tmp_path):
 
 def test_a_file_from_before_a_kind_of_evidence_still_loads(tmp_path):
     path = tmp_path / "old.gradscope"
-    kept = ProbeRecord(name="forward", obstacle=None)
+    kept = ProbeRecord(name="forward", skip_reason=None)
     source = SourceRecord(file="/a.py", first=1, lines=("x",))
     save_recording(dataclasses.replace(small(), evidence=(kept, source)), path)
     with closing(sqlite3.connect(path)) as base:

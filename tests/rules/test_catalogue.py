@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 
 import gradscope.rules
-from gradscope.rules.candidates import LOOKED_FOR
-from gradscope.rules.catalogue import RULES
+from gradscope.rules.catalogue import CANDIDATES, RULES
 from gradscope.rules.manual import headings_of, manual_of
 from gradscope.rules.rule import FAMILIES, Rule, family_of
 
@@ -82,8 +81,9 @@ def test_fix_is_in_its_module(rule):
     if rule.fix is None:
         return
     package, _, name = rule.__module__.rpartition(".")
-    function = importlib.import_module(f"{package}.fixes.{rule.fix.module or name}").fix
-    assert list(inspect.signature(function).parameters) == ["finding", "context", "files"]
+    module = importlib.import_module(f"{package}.{rule.fix.module}")
+    function = getattr(module, rule.fix.function or name)
+    assert list(inspect.signature(function).parameters) == ["fix"]
 
 
 @each_rule
@@ -131,7 +131,7 @@ def test_rule_has_a_sample_and_a_test(rule):
 
 @each_rule
 def test_every_rule_says_what_it_looks_for(rule):
-    assert LOOKED_FOR[rule.code]
+    assert CANDIDATES[rule]
 
 
 @each_rule

@@ -3,9 +3,9 @@ from textwrap import dedent
 import libcst as cst
 import pytest
 
-from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.source_file import SourceFile, in_place_of, method_call, only
 from gradscope.source_edits.text_edits import applied
+from gradscope.source_edits.variables import spelled
 
 
 def parsed(text):

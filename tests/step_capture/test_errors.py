@@ -22,7 +22,7 @@ def sources(recording, error):
     """Return the line of each place that takes part in an error."""
     return {
         position.role: None if position.site is None else recording.sites[position.site].source
-        for position in error.places
+        for position in error.locations
     }
 
 

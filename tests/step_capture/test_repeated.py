@@ -32,7 +32,7 @@ def train(steps, model=None, between=lambda step, model, optimizer: None):
 
 def skip_reason(captured_step, name):
     records = captured_step.recording.evidence_of(ProbeRecord)
-    return next(one.obstacle for one in records if one.name == name)
+    return next(one.skip_reason for one in records if one.name == name)
 
 
 def captured_in_full(schedule, steppers):

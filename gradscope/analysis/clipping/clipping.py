@@ -76,7 +76,7 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
         checks=(),
         optimizer=_optimizer(recording),
         made=max((one.made for one in passes), default=0),
-        obstacle=next((one.obstacle for one in passes if one.obstacle), ""),
+        failure=next((one.failure for one in passes if one.failure), ""),
     )
 
 

@@ -119,7 +119,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Some numbers, all finite."""
+    """The distribution of finite numbers."""
 
     count: int
     least: float

@@ -76,7 +76,7 @@ class _Line:
     def _contributions(self) -> Contributions:
         """Return who makes the norm that is clipped: the gradients as the step finds them.
 
-        One factor for all changes no share; what other clips leave is told as it is.
+        One factor for all changes no share; contributions after other clips are reported unchanged.
         """
         held = frozenset().union(*{clip.parameters or () for clip in self._line.calls})
         steps = _spread([event.step for event in self._steps], len(held))

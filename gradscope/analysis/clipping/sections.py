@@ -234,7 +234,7 @@ class Section:
     """
     made: int = 0
     """Number of optimizer steps of a target between the points."""
-    obstacle: str = ""
+    failure: str = ""
     """Reason why torch's own function rejects these gradients; empty if it accepts them."""
 
     @property

@@ -95,7 +95,7 @@ def _weighted_losses(recording: Recording) -> WeightedLosses:
             highest=max(losses, default=-math.inf),
         )
     scale = _scale(known, made)
-    places = sorted(
+    ordered = sorted(
         [
             *((step, loss, 1.0) for step, loss in _outside(known, spans)),
             *((one.first, scale * one.bucket.mean, one.bucket.count) for one in spans),
@@ -106,8 +106,8 @@ def _weighted_losses(recording: Recording) -> WeightedLosses:
         *(scale * end for one in spans for end in (one.bucket.lowest, one.bucket.highest)),
     ]
     return WeightedLosses(
-        values=[loss for _, loss, _ in places],
-        counts=[count for _, _, count in places],
+        values=[loss for _, loss, _ in ordered],
+        counts=[count for _, _, count in ordered],
         lowest=min(extremes),
         highest=max(extremes),
     )

@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 
 from gradscope.analysis.losses.step_losses import known_losses
-from gradscope.analysis.norms import GlobalNorm, global_norms
+from gradscope.analysis.norms import GlobalNorm, global_norms, total_norm
 from gradscope.analysis.ranks.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.ranks.joined import is_joinable
 from gradscope.frozen import dataclass
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording, Site
 
 
@@ -143,3 +144,44 @@ def _row(rank: Rank, ending: RankEnding) -> RankRow:
         passes=rank.backward_count,
         loss=losses[-1][1] if losses else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSeries:
+    """Measurements of a rank by step."""
+
+    rank: int
+    losses: tuple[tuple[int, float], ...]
+    """Steps and their losses."""
+    norms: tuple[tuple[int, float], ...]
+    """Steps and norms of the gradients that the rank holds, as its optimizer used them."""
+    is_part: bool
+    """Whether the rank holds only parts of some parameters."""
+
+
+def rank_series(recordings: Sequence[Recording]) -> tuple[RankSeries, ...]:
+    """Return the series of each rank, by rank."""
+    ranks = sorted(map(Rank, recordings), key=lambda rank: rank.number)
+    return tuple(
+        RankSeries(
+            rank=rank.number,
+            losses=known_losses(rank.recording),
+            norms=_norms(rank),
+            is_part=any(one.kind == "sharded" for one in rank.placements.values()),
+        )
+        for rank in ranks
+    )
+
+
+def _norms(rank: Rank) -> tuple[tuple[int, float], ...]:
+    if rank.recording.is_outline:
+        known = ((step, rank.squares("step", step)) for step in rank.steps("step"))
+        return tuple((step, math.sqrt(math.fsum(one.values()))) for step, one in known if one)
+    table = norms_of(rank.recording)
+    found = []
+    for step in dict.fromkeys(table.steps):
+        rows = table.rows_of(step)
+        norm = total_norm(one for one in table.gradients[rows.start : rows.stop] if not one < 0)
+        if norm is not None:
+            found.append((step, norm))
+    return tuple(found)

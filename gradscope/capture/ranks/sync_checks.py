@@ -34,7 +34,7 @@ _KEPT = 16
 
 _ABSENT, _HEAD = 0, 8
 _POLL_SECONDS = (0.0005, 0.02)
-"""Shortest and longest pause between two looks into the store."""
+"""Shortest and longest pause between two reads of the store."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MASK = (1 << 64) - 1
 _WIDTH = 256
@@ -210,7 +210,7 @@ def _digests(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def _digest(tensor: Tensor) -> Tensor:
-    """Return a 64-bit digest of the bits of a tensor and of their places, on its device."""
+    """Return a 64-bit digest of the bits of a tensor and of their positions, on its device."""
     local = local_part(tensor)
     parts = torch.view_as_real(local) if local.is_complex() else local
     # Bits, because NaN is unequal to itself, and -0.0 equal to 0.0.

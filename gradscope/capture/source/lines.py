@@ -1,12 +1,13 @@
 """Finds the line of code that calls into torch."""
 
+import linecache
 import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import Node
@@ -20,18 +21,13 @@ _APPLY: CodeType | None = getattr(
     getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
 )
 """None if `Function.apply` is no Python function, as from torch 2.15 on."""
-
 _MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
 _HOOKS_DEPTH = 4
 """Usual number of frames between a module's call and `Caller`: it spares looking at each."""
-
 NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
 """Whether torch exposes its sequence numbers, which are not public."""
-
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr if NUMBERED else lambda: 0
 """The sequence number of the next node of this thread."""
-
-
 # Owner of a file's code; the standard library's counts as torch's, as neither has the user's line.
 # Plain numbers: they are compared for every frame of every call.
 _USERS, _TORCH, _MODULE, _GRADSCOPE = range(1, 5)
@@ -209,3 +205,31 @@ def line_that_chooses(frame: FrameType | None) -> Line | None:
             return Line(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+_FILES: dict[str, str] = {}
+"""By name of a cell: the file under which Python knows its code."""
+
+
+def shown_file(file: str) -> str:
+    """Return the name of a notebook's cell by its execution count, of other code its file."""
+    number = _execution_count(file)
+    if number is None:
+        return file
+    name = f"Cell [{number}]"
+    _FILES[name] = file
+    return name
+
+
+def lines_of(file: str) -> list[str]:
+    """Return the source of a file or of a cell; empty if it cannot be read."""
+    return linecache.getlines(_FILES.get(file, file))
+
+
+def _execution_count(file: str) -> int | None:
+    """Return the number that IPython shows for a cell; None for other code."""
+    shell: Any = sys.modules.get("IPython.core.getipython")
+    running = None if shell is None else shell.get_ipython()
+    cells = getattr(getattr(running, "compile", None), "_filename_map", {})
+    number = cells.get(file)
+    return number if isinstance(number, int) else None

@@ -18,9 +18,8 @@ from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.naming import NamedModel
-from gradscope.capture.source.cells import lines_of
 from gradscope.capture.source.definitions import Definitions, Registration
-from gradscope.capture.source.lines import INSTALLED, Line
+from gradscope.capture.source.lines import INSTALLED, Line, lines_of
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.records import Site
 

@@ -126,7 +126,7 @@ class Cut:
     layer_joins: list[tuple[int, int]] = field(default_factory=list)
     """Joins whose input from behind the cut has passed a layer without a gradient."""
     read_into: list[tuple[int, int]] = field(default_factory=list)
-    """Likewise for each sum with a plain number that was read behind the cut."""
+    """Sequence numbers of each sum with a plain number that was read behind the cut."""
 
     second_order: bool | None = None
     """Whether a switch of the script's own asks for the gradient that a derivative cuts off."""

@@ -75,7 +75,7 @@ class Diagnosis:
             frozen=len(named.parameters) if isinstance(self._raised, FrozenModelError) else None,
             reset=_reset_method(named.modules),
             carried=self._carried_history(named) if self._is_older(node) else (),
-            places=tuple(
+            locations=tuple(
                 ErrorLocation(role=role, site=site_of(line), operation=operation)
                 for role, line, operation in self._positions()
                 if line is not None or role in ("cut", "unrecorded")

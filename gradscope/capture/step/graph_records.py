@@ -13,9 +13,8 @@ from torch import nn
 from torch.autograd.graph import Node
 
 from gradscope.capture.naming import NamedModel, dtype_name
-from gradscope.capture.source.cells import shown_file
 from gradscope.capture.source.definitions import Definitions, Registration
-from gradscope.capture.source.lines import Line
+from gradscope.capture.source.lines import Line, shown_file
 from gradscope.capture.step.cuts import DEEP_COPY, Cut
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import VIEW_OPERATIONS, Edge, Graph, leaves_behind

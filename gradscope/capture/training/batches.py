@@ -105,7 +105,7 @@ class _Delivered(NamedTuple):
     step: int
     source: _Pass
     indices: "array[int]"
-    """Empty if they are unknown."""
+    """Indices of the examples; empty if they are unknown."""
     is_first: bool
     """Whether the step is the first that gets batches in this iteration."""
     contents: BatchContents

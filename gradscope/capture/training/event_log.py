@@ -12,8 +12,7 @@ from torch import Tensor
 
 from gradscope.capture.arithmetic import widest
 from gradscope.capture.reading import whole
-from gradscope.capture.source.cells import shown_file
-from gradscope.capture.source.lines import Line
+from gradscope.capture.source.lines import Line, shown_file
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.trainer_arguments import trainer_arguments
 from gradscope.recording.events import Event as RunEvent

@@ -21,7 +21,7 @@ EMPTY, UNSPENT, SPENT = range(3)
 
 _NONE = id(None)
 _GONE = -1
-"""In place of the version of a freed parameter."""
+"""Version of a freed parameter."""
 
 
 @dataclass(slots=True)

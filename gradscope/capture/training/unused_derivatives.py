@@ -26,7 +26,7 @@ class UnusedDerivatives:
         self._steps: dict[Line, int] = {}
 
     def stepped(self, seen: GraphedDerivatives, passed: Set[int], *, is_next: bool) -> None:
-        """Take in what the capture of a step has seen.
+        """Record the derivatives of a captured step.
 
         Args:
             seen: The derivatives.

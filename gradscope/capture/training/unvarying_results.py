@@ -32,7 +32,7 @@ class UnvaryingResults:
         self._reuses: dict[Line, int] = {}
 
     def stepped(self, seen: UnvaryingObserver) -> None:
-        """Take in what the capture of a step has seen."""
+        """Record the results of a captured step."""
         self._varying |= seen.varying
         for line, quotient in seen.quotients.items():
             if line not in self._varying:

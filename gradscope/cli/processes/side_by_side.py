@@ -27,7 +27,7 @@ from gradscope.progress import tell_stage
 from gradscope.recording.records import Recording
 
 _PAUSE = 0.02
-"""Seconds between two looks at the processes."""
+"""Seconds between two checks of the processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,12 @@
 """`gradscope run`: plans the run of a script. The script runs after the parser has returned."""
 
+import inspect
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from gradscope.check.options import Policy
 from gradscope.cli import options
@@ -16,7 +17,6 @@ from gradscope.cli.output import (
     set_verbosity,
     wanted_output,
 )
-from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.cli.run.planned import PlainRun, PlannedRanks, PlannedRun, RunPlanned
 from gradscope.cli.run.recording_location import recording_location
 from gradscope.cli.running import settings_of, typed_command
@@ -25,7 +25,7 @@ from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program, check_program
-from gradscope.options.declaration import Argument, Option, declarations
+from gradscope.options.declaration import Argument, Option, Parameter, declarations
 from gradscope.recording.finding import Severity
 from gradscope.switch import is_off
 
@@ -34,13 +34,10 @@ if TYPE_CHECKING:
 
 
 _CHECK = "Check"
-
 _OUTPUT = "Output"
-
 ModuleOption = Annotated[
     bool, Option("-m", help="Run SCRIPT as a module, as python -m does.", panel="Launch")
 ]
-
 ScriptArgument = Annotated[
     str,
     Argument(
@@ -49,7 +46,6 @@ ScriptArgument = Annotated[
         show_default=False,
     ),
 ]
-
 ScriptArguments = Annotated[
     list[str] | None,
     Argument(
@@ -58,7 +54,6 @@ ScriptArguments = Annotated[
         show_default=False,
     ),
 ]
-
 NprocOption = Annotated[
     int | None,
     Option(
@@ -281,3 +276,38 @@ def arguments_of_rank(words: Sequence[str], given: Sequence[str]) -> tuple[str, 
         elif not word.startswith("--nproc="):
             kept.append(word)
     return (*kept, *words[end:])
+
+
+def misplaced_options(program: Program, command: Callable[..., None]) -> Iterator[str]:
+    """Yield the script's arguments that are options of the command and unknown to the script.
+
+    Each has its value, as `--every 2`. A script knows an option if its file contains the option's
+    name, as for `argparse`.
+    """
+    if program.is_module:
+        return
+    try:
+        source = Path(program.name).read_text(errors="replace")
+    except OSError:
+        return
+    if "parse_known_args" in source:
+        return
+    takes_value = dict(_names(command))
+    for argument, following in zip(program.arguments, (*program.arguments, "")[1:], strict=True):
+        name = argument.partition("=")[0]
+        plain = name.lstrip("-")
+        mentioned = any(text in source for text in {name, plain, plain.replace("-", "_")})
+        if name in takes_value and len(plain) > 1 and not mentioned:
+            has_value = takes_value[name] and argument == name and following
+            yield f"{name} {following}" if has_value else argument
+
+
+def _names(command: Callable[..., None]) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each option, and whether a value follows it."""
+    for parameter in inspect.signature(command).parameters.values():
+        told = get_args(parameter.annotation)[1]
+        if isinstance(told, Parameter) and not isinstance(told, Argument):
+            kind = get_args(parameter.annotation)[0]
+            for names in told.names or (f"--{parameter.name.replace('_', '-')}",):
+                for name in names.split("/"):
+                    yield name, kind is not bool

@@ -31,7 +31,7 @@ from gradscope.rules.settings import Settings
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Smallest number of seconds between two frames, and between two judgements."""
 _BETWEEN_LOOKS = 0.05
-"""Seconds between two looks at whether a frame is due, for a recording of another process."""
+"""Seconds between two checks whether a frame is due, for a recording of another process."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged again only at its end."""
 _HELPLESS = ("dumb", "unknown")

@@ -124,7 +124,7 @@ class WatchedRank:
 
 
 def _started(plan: RankPlan, index: int) -> "TrainingWatch | None":
-    """Return the running recorder; None if it fails, which is told."""
+    """Return the running recorder; None if it fails, which is reported."""
     from gradscope.cli.errors import show_error
     from gradscope.errors import GradscopeError
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradscope.view.pages import Pages
 
 _POLL = 0.1
-"""Seconds between two looks at whether to stop."""
+"""Seconds between two checks whether to stop."""
 _BETWEEN, _SHARE = 0.2, 0.5
 """Seconds between two judgements for the list at least, and the largest share of the time."""
 

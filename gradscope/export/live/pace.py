@@ -1,4 +1,4 @@
-"""When to look at a running training again."""
+"""When to read a running training again."""
 
 from collections.abc import Callable
 from time import monotonic

@@ -1,5 +1,6 @@
 """Evidence on the batch, its parts, the terms of its loss, and the probes."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from gradscope.frozen import dataclass
@@ -74,9 +75,9 @@ class AccumulationRecord:
     deviation: float
     """Norm of the difference between both, relative to that of the whole batch's gradient."""
     divided: float
-    """The same for the sum divided by K."""
+    """Deviation of the sum divided by K."""
     remaining: float
-    """The same for the sum with the law's weights; without a law, with the best weights."""
+    """Deviation of the sum with the law's weights; without a law, with the best weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +244,10 @@ class ProbeRecord:
     """A probe of the model, and whether it ran."""
 
     table: ClassVar[str] = "examination"
+    columns: ClassVar[Mapping[str, str]] = {"skip_reason": "obstacle"}
     name: ProbeName
     """Name of the probe."""
-    obstacle: str | None
+    skip_reason: str | None
     """Why it did not run; None if it did."""
 
 

@@ -1,5 +1,6 @@
 """Evidence on exceptions of autograd and on non-finite values."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from gradscope.frozen import dataclass
@@ -32,7 +33,7 @@ class CarriedHistory:
     """An attribute of the model, or a global, that holds a tensor of an earlier step's graph."""
 
     name: str
-    """As `Decoder.state`; a global by its name alone."""
+    """Class and attribute, as `Decoder.state`; a global by its name alone."""
     attribute: str
     """Name in the code: `self.state`, or the global."""
     is_replaced: bool
@@ -46,6 +47,7 @@ class AutogradErrorRecord:
     """An exception of autograd, and the lines that explain it."""
 
     table: ClassVar[str] = "autograd_error"
+    columns: ClassVar[Mapping[str, str]] = {"locations": "places"}
     kind: ErrorKind
     step: int
     """Index of the step that it ended: the number of optimizer steps before. A probe step may not
@@ -66,11 +68,11 @@ class AutogradErrorRecord:
     """A method of the model whose name suggests that it resets the state between steps."""
     carried: tuple[CarriedHistory, ...]
     """References to the part of an earlier step's graph that backward reached, if known."""
-    places: tuple[ErrorLocation, ...]
+    locations: tuple[ErrorLocation, ...]
 
     def location(self, role: str) -> ErrorLocation | None:
         """Return the first line of a role, None if there is none."""
-        return next((one for one in self.places if one.role == role), None)
+        return next((one for one in self.locations if one.role == role), None)
 
 
 Broken = Literal["NaN", "infinity"]

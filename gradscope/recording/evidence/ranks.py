@@ -19,7 +19,7 @@ Synchronisation = Literal["reduced", "no-sync", "around", "unwrapped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankIdentity:
-    """The place of a process in its job."""
+    """The position of a process in its job."""
 
     table: ClassVar[str] = "rank_identity"
     rank: int
@@ -117,7 +117,7 @@ class RankPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEvent:
-    """Something that a rank did once or more at one line."""
+    """An action that a rank took once or more at one line."""
 
     table: ClassVar[str] = "rank_event"
     kind: str

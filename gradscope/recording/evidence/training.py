@@ -1,5 +1,6 @@
 """Evidence on a training: its optimizers and clips, rounded updates, and the cost of recording."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from gradscope.frozen import dataclass
@@ -265,6 +266,7 @@ class ClipPass:
     """The unclipped gradients of one backward."""
 
     table: ClassVar[str] = "clip_pass"
+    columns: ClassVar[Mapping[str, str]] = {"failure": "obstacle"}
     made: int
     """Number of optimizer steps before it."""
     batch: int
@@ -273,11 +275,11 @@ class ClipPass:
     norms: tuple[float | None, ...]
     """By parameter: Euclidean norm of its gradient; None without one."""
     powers: tuple[float | None, ...]
-    """The same for the requested norm type; empty if that is Euclidean."""
+    """By parameter: gradient norm of the requested type; empty if that is Euclidean."""
     torchs_norm: float | None
     """Result of `torch.nn.utils.get_total_norm`, which computes in the gradients' own precision;
     None if it fails."""
-    obstacle: str
+    failure: str
     """Why it fails; otherwise empty."""
     by_value: ClippedGradient
     adaptive: ClippedGradient

@@ -31,7 +31,7 @@ _BEFORE, _AFTER = 128, 10
 """Steps before and after an event that are kept: with so many before it, rules compare a spike."""
 
 _CHECKED = 16
-"""Number of steps between two looks at the size of the file."""
+"""Number of steps between two checks of the size of the file."""
 
 _FULL, _EASED, _SHRUNK = 0.85, 0.75, 0.6
 """Shares of the limit: from the first on less is kept, until the second is reached, or the third if

@@ -25,7 +25,7 @@ def render_junit(result: CheckResult) -> str:
     """Return the XML document.
 
     What fails the check is a failure; what is found and does not fail it, known findings included,
-    is told as output. A rule that can judge no run of a target is skipped, and what could not be
+    is reported as output. A rule that can judge no run of a target is skipped. What could not be
     judged at all is an error. There are no times: they would be those of this report.
     """
     root = Element("testsuites", name="gradscope")

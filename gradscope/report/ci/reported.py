@@ -90,7 +90,7 @@ class ReportedTarget:
 
     @property
     def name(self) -> str:
-        """As the user wrote it, printable."""
+        """Name as the user wrote it, printable."""
         return printable(self.target.name)
 
 

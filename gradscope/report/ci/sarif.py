@@ -93,7 +93,7 @@ def render_sarif(result: CheckResult) -> str:
     """Return the log: a run for each target, in one category of code scanning each.
 
     Of more targets than GitHub takes runs, all are in one run. Paths are relative to the
-    repository; nothing of this machine is told.
+    repository; no path of this machine is reported.
     """
     targets = reported(result)
     by_name: dict[str, list[ReportedTarget]] = {}

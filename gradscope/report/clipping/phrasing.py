@@ -191,8 +191,8 @@ def remarks(section: Section) -> Iterator[str]:
     """Yield remarks on the numbers."""
     if text := nonfinite_text(section):
         yield text
-    if section.obstacle:
-        yield f"{section.obstacle}: the numbers are from a dense copy"
+    if section.failure:
+        yield f"{section.failure}: the numbers are from a dense copy"
     if section.shares_after:
         yield "shares are of the clipped gradients, as the step uses them"
     if section.limits is not None:

@@ -100,7 +100,7 @@ def comparison_document(
         width: Characters of a line.
         top: How many parameters are listed.
         is_brief: Whether findings that are still there are left out.
-        lists_all: Whether all findings are told, however many.
+        lists_all: Whether all findings are listed, however many.
     """
     program, names = "gradscope compare", " ".join(side.name for side in comparison.sides)
     return Document(

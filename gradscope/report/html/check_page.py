@@ -69,31 +69,31 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
     """Return the tab of a target, under a short name."""
     title, result = f"{_SIGNS[target.outcome]} {name}", target.result
     if not result.runs:
-        words = PageTexts(
+        texts = PageTexts(
             heading=result.name,
             facts=tuple(_target_facts(target)),
             verdict="Could not be checked.",
             level="error",
             warnings=tuple(_failures(result)),
         )
-        return Tab(title=title, texts=words, charts=())
+        return Tab(title=title, texts=texts, charts=())
     run = result.runs[target.shown]
     report = run.report
     tab = tab_of(report, title)
     return replace(tab, texts=_target_texts(target, report, tab.texts))
 
 
-def _target_texts(target: CheckedTarget, report: Report, words: PageTexts) -> PageTexts:
+def _target_texts(target: CheckedTarget, report: Report, texts: PageTexts) -> PageTexts:
     """Return the texts on the shown run, with the findings of the other runs."""
     result = target.result
     worst: Severity | None = next((item.finding.severity for item in result.counted()), None)
     return replace(
-        words,
+        texts,
         heading=result.name,
-        facts=(*_target_facts(target), *words.facts),
+        facts=(*_target_facts(target), *texts.facts),
         verdict=f"{OUTCOMES[target.outcome].capitalize()}: {found_text(result.findings)}.",
         level="error" if target.outcome == "unjudged" else worst,
-        warnings=(*words.warnings, *_failures(result)),
+        warnings=(*texts.warnings, *_failures(result)),
         cards=tuple(_cards(result, report)),
     )
 

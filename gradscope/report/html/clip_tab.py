@@ -76,12 +76,12 @@ def _of_section(report: Report, others: Sequence[Section]) -> Report:
 
 
 def _texts(section: Section, report: Report, clipping: Clipping) -> PageTexts:
-    words = texts_of(report)
+    texts = texts_of(report)
     broken = nonfinite_text(section)
     return replace(
-        words,
-        facts=(*_facts(section, report, clipping), *words.facts),
-        warnings=(*words.warnings, *([f"{broken}."] if broken else [])),
+        texts,
+        facts=(*_facts(section, report, clipping), *texts.facts),
+        warnings=(*texts.warnings, *([f"{broken}."] if broken else [])),
         summaries=(_methods(section.methods),) if section.methods else (),
     )
 

@@ -11,18 +11,18 @@ MANUAL_BUDGET = 250_000
 """Characters for the manuals of a page."""
 
 
-def manuals_of(words: Sequence[PageTexts], budget: int = MANUAL_BUDGET) -> list[Manual]:
+def manuals_of(texts: Sequence[PageTexts], budget: int = MANUAL_BUDGET) -> list[Manual]:
     """Return the manuals of the rules named on a page, as many of the first as fit.
 
     Args:
-        words: Of each tab.
+        texts: The texts of each tab.
         budget: Characters for all of them.
     """
     if sys.flags.optimize >= 2:  # Python left the docstrings out.
         return []
     rules = {rule.code: rule for rule in RULES}
     found = []
-    for code in dict.fromkeys(code for one in words for code in _codes(one)):
+    for code in dict.fromkeys(code for one in texts for code in _codes(one)):
         if code not in rules:  # Of a recording that a newer version wrote.
             continue
         manual = manual_of(rules[code])
@@ -33,16 +33,16 @@ def manuals_of(words: Sequence[PageTexts], budget: int = MANUAL_BUDGET) -> list[
     return found
 
 
-def _codes(words: PageTexts) -> Iterator[str]:
-    yield from (card.rule for card in words.cards)
-    for table in words.summaries:
+def _codes(texts: PageTexts) -> Iterator[str]:
+    yield from (card.rule for card in texts.cards)
+    for table in texts.summaries:
         yield from (cell.rule for row in table.rows for cell in row if cell.rule)
 
 
 def _size(manual: Manual) -> int:
-    texts = (section.text for section in manual.sections)
+    sections = (section.text for section in manual.sections)
     return (
         len(manual.summary)
-        + sum(map(len, texts))
+        + sum(map(len, sections))
         + sum(len(threshold.text) for threshold in manual.thresholds)
     )

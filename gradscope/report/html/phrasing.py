@@ -91,7 +91,7 @@ class PageTexts:
     sections: tuple[Section, ...] = ()
     """Parts of the text report that no chart shows."""
     folded: tuple[Section, ...] = ()
-    """Those of the sections that are collapsed at first."""
+    """Sections that are collapsed at first."""
     notes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Titles and the lines below them."""
 

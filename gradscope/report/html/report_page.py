@@ -112,12 +112,12 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
     near = set(_near_findings(report, run))
     shown = sorted(found, key=lambda position: (position not in near, position))
     if shown:
-        words = replace(
+        texts = replace(
             whole.texts,
             cards=tuple(_linked(card, run, shown) for card in whole.texts.cards),
             summaries=(*whole.texts.summaries, _table(report, run, shown, near)),
         )
-        whole = replace(whole, texts=words)
+        whole = replace(whole, texts=texts)
     return [whole, *(found[position] for position in shown)]
 
 

@@ -8,7 +8,7 @@ from gradscope.analysis.report import Report
 from gradscope.recording.evidence.training import ClipMethod, OptimizerFamily
 from gradscope.report.json.parts import Where
 from gradscope.report.json.run import each
-from gradscope.report.json.shape import INLINE, Count, Given, Of, Shape
+from gradscope.report.json.shape import INLINE, Count, Of, Shape
 
 
 class Trial(Shape, grows=True):
@@ -190,7 +190,7 @@ class ClipSeries(Shape, grows=True):
     modules: Annotated[tuple[ModuleContribution, ...], Of("contributions.modules")]
     methods: tuple[Method, ...]
     checks: Annotated[tuple[ClipCheck, ...], "Whether the script's clip stands where it should."]
-    obstacle: Annotated[Given, "Why torch's function refuses these gradients."]
+    obstacle: Annotated[str, Of("failure"), "Why torch's function refuses these gradients."]
     points: Points
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from gradscope.analysis.attention import logit_series, routers
 from gradscope.analysis.clipping.clipping import Clipping as ClippingFacts
+from gradscope.analysis.losses.overfitting import Outcome
 from gradscope.analysis.losses.overfitting import Overfit as OverfitFacts
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
@@ -14,7 +15,6 @@ from gradscope.report.accumulation import Accumulation as AccumulationFacts
 from gradscope.report.json.accumulation import Accumulation
 from gradscope.report.json.attention import Experts, Logits
 from gradscope.report.json.clipping import Clipping
-from gradscope.report.json.overfitting import Overfit
 from gradscope.report.json.parts import (
     Environment,
     Finding,
@@ -27,9 +27,46 @@ from gradscope.report.json.parts import (
 )
 from gradscope.report.json.ranks import Ranks
 from gradscope.report.json.run import TrainingRun, Window
-from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape
+from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Positive, Shape
 from gradscope.report.json.text import lines_of, object_text
 from gradscope.report.next_command import next_of_report
+
+
+def _still(found: OverfitFacts, report: Report) -> list[str]:
+    return [report.recording.parameters[index].name for index in found.still]
+
+
+def _moved(found: OverfitFacts, report: Report) -> Iterator[tuple[str, float | None]]:
+    names = (parameter.name for parameter in report.recording.parameters)
+    return zip(names, found.record.moved, strict=True)
+
+
+class Overfit(Shape, grows=True):
+    """A training on one batch, undone afterwards."""
+
+    outcome: Annotated[Outcome, "Result of the training."]
+    steps: Annotated[Count, "Optimizer steps made."]
+    wanted_steps: Annotated[Positive, Of("record.wanted"), "Largest number of steps."]
+    optimizer: Annotated[str, Of("record.optimizer")]
+    learned_share: Annotated[
+        float,
+        Of("record.learned"),
+        "Share of the first loss at which the batch counts as learned.",
+    ]
+    losses: Annotated[
+        tuple[float, ...], Of("record.losses"), "Loss before each step, and after the last."
+    ]
+    stuck_since: Annotated[
+        int | None, Of("since"), "Step after which the loss made no progress; null unless stuck."
+    ]
+    unmoved: Annotated[
+        tuple[str, ...], Of(_still), "Parameters that require grad and did not move."
+    ]
+    moved: Annotated[
+        dict[str, float | None],
+        Of(_moved),
+        "Distance that each parameter moved over the norm it had; null if it requires no grad.",
+    ]
 
 
 class Gradient(Shape):

@@ -66,7 +66,7 @@ class GradientErasedBeforeStep(Rule):
     code: ClassVar[str] = "GS302"
     name: ClassVar[str] = "gradient-erased-before-step"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.loop")
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS306", "GS313")
 

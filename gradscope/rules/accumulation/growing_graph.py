@@ -74,7 +74,7 @@ class GrowingGraph(Rule):
     code: ClassVar[str] = "GS309"
     name: ClassVar[str] = "growing-graph"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.losses")
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 

@@ -57,7 +57,7 @@ class LossHistoryKept(Rule):
     code: ClassVar[str] = "GS315"
     name: ClassVar[str] = "loss-history-kept"
     level: ClassVar[Severity] = "warning"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.losses")
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 

@@ -54,7 +54,7 @@ class MissingZeroGrad(Rule):
     code: ClassVar[str] = "GS301"
     name: ClassVar[str] = "missing-zero-grad"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.loop")
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS101", "GS103", "GS104", "GS107", "GS108")
 

@@ -47,7 +47,7 @@ class SchedulerBeforeOptimizer(Rule):
     code: ClassVar[str] = "GS311"
     name: ClassVar[str] = "scheduler-before-optimizer"
     level: ClassVar[Severity] = "warning"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.loop")
     needs_run: ClassVar[bool] = True
 
     def skip_reason(self, context: RuleContext) -> str | None:

@@ -9,7 +9,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, ModeEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
+from gradscope.rules.fix import FixRule, related_line
 from gradscope.rules.rule import Rule
 
 
@@ -50,7 +50,7 @@ class TrainingInEvalMode(Rule):
     name: ClassVar[str] = "training-in-eval-mode"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.loop", line=related_line)
 
     share: float = 0.5
     """Share of the optimizer's steps, 0 to 1. Chosen: without `train()` after the evaluation at the

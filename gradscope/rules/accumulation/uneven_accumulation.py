@@ -59,7 +59,7 @@ class UnevenAccumulation(Rule):
     argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", module="fixes.losses")
 
     deviation: float = 0.1
     """Distance of a weight from 1. Source: as above, lengths of 24 to 32 are tolerable."""

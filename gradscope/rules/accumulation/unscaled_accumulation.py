@@ -59,7 +59,7 @@ class UnscaledAccumulation(Rule):
     level: ClassVar[Severity] = "warning"
     argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.losses")
 
     share: float = 0.5
     """Share of an optimizer's steps, 0 to 1. Chosen: most steps."""

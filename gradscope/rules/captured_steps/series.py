@@ -172,7 +172,7 @@ def _evidence(facts: StepFacts, training: Training, has_functions: bool) -> Iter
     stepping = _stepping(facts, records, training)
     for one in facts.recording.evidence:
         if has_functions and isinstance(one, ProbeRecord) and one.name == _FUNCTIONS:
-            yield replace(one, obstacle=None)
+            yield replace(one, skip_reason=None)
         elif not isinstance(one, OptimizerRecord):
             yield one
         elif one in stepping:

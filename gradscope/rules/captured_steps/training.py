@@ -25,10 +25,15 @@ from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimi
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
-from gradscope.rules.captured_steps.derivatives import reaches_others
-from gradscope.rules.captured_steps.fates import Fate, fates_of, norms_at_first
-from gradscope.rules.captured_steps.losses import losses_around
-from gradscope.rules.captured_steps.run_facts import RunFacts, facts_of
+from gradscope.rules.captured_steps.run_facts import (
+    Fate,
+    RunFacts,
+    facts_of,
+    fates_of,
+    losses_around,
+    norms_at_first,
+    reaches_others,
+)
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 

@@ -53,7 +53,7 @@ class PartialClip(Rule):
     name: ClassVar[str] = "partial-clip"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe", reveals=("GS405",))
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", fixes_notes=False, reveals=("GS405",))
 
     share: float = 0.9
     """Share of an optimizer's clipped steps that must omit parameters, 0 to 1. Chosen."""

@@ -96,7 +96,7 @@ class ExplodingGradient(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS107", "GS108")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
     fix: ClassVar[FixRule | None] = FixRule(
-        safety="unsafe", module="level_gradient", is_search=True
+        safety="unsafe", function="level_gradient", is_search=True
     )
 
     note_decades: float = 1.5

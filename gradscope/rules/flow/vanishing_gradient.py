@@ -81,7 +81,7 @@ class VanishingGradient(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
     fix: ClassVar[FixRule | None] = FixRule(
-        safety="unsafe", module="level_gradient", is_search=True
+        safety="unsafe", function="level_gradient", is_search=True
     )
     needs: ClassVar[Needs] = (has_backward,)
 

@@ -73,7 +73,7 @@ def judged_series(context: RuleContext) -> tuple[ClipSeries, ...]:
     """Return the lines that clip gradients which a step then uses, with a limit above zero.
 
     Clips of gradients that are still scaled, that another backward adds to, or that nothing uses
-    are left out: there it is the place of the clip that is wrong.
+    are left out: there the clip stands on the wrong line.
     """
     found = []
     for series in clip_series(context):

@@ -1,13 +1,12 @@
 """Common parts of the rules about ranks: the job of a context, its lines, and texts on ranks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from gradscope.analysis.folding import joined_numbers
 from gradscope.analysis.ranks.job import Job, Rank
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.ranks import RankEvent
-from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -84,19 +83,6 @@ def on_ranks(numbers: Sequence[int], job: Job) -> str:
     if len(numbers) == job.world_size:
         return f" on all {job.world_size} ranks"
     return f" on rank {numbers[0]}" if len(numbers) == 1 else f" on ranks {joined_numbers(numbers)}"
-
-
-def lines(
-    context: RuleContext, main: Site | None, given: Iterable[tuple[Site | None, str]]
-) -> list[RelatedLocation | None]:
-    """Return related lines with what happens there, each line once and not the main one."""
-    told = set() if main is None else {(main.file, main.line)}
-    found: list[RelatedLocation | None] = []
-    for site, message in given:
-        if site is not None and (site.file, site.line) not in told:
-            told.add((site.file, site.line))
-            found.append(context.related(site, message))
-    return found
 
 
 def loss_node(rank: Rank) -> tuple[NodeRecord, Site] | None:

@@ -11,7 +11,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
+from gradscope.rules.fix import FixRule, Line, related_line
 from gradscope.rules.helpers.loss.flow import (
     origin_of_numbers,
     users_up_to_loss,
@@ -28,17 +28,10 @@ _NAMES = dict.fromkeys(LINEAR, LAYER) | {
     "SigmoidBackward0": "sigmoid",
     "ReluBackward0": "relu",
 }
-_WITH_WEIGHTS = LINEAR | frozenset(
-    {
-        "BmmBackward0",
-        "ConvolutionBackward0",
-        "MvBackward0",
-    }
-)
+_WITH_WEIGHTS = LINEAR | {"BmmBackward0", "ConvolutionBackward0", "MvBackward0"}
 _LAYERS = frozenset({"logsoftmax", "relu", "sigmoid", "softmax"})
 """Classes of layers that only normalise, in lower case."""
 _TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
-
 _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("cross_entropy", "softmax"): "error",
     ("cross_entropy", "sigmoid"): "warning",
@@ -95,6 +88,13 @@ class _Across:
     loss: ComparisonRecord
 
 
+def _edited_line(finding: Finding) -> Line | None:
+    """Return the line of a loss that expects log-probabilities and gets those of no function."""
+    evidence = dict(finding.evidence)
+    is_missing = evidence.get("first") == LAYER and evidence["second"] == "nll_loss"
+    return (is_missing and related_line(finding)) or finding.location
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalisedTwice(Rule):
     """A loss that expects logits gets probabilities and normalises them again.
@@ -149,7 +149,9 @@ class NormalisedTwice(Rule):
     name: ClassVar[str] = "normalised-twice"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe", removes_operation=True)
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="safe", line=_edited_line, removes_operation=True
+    )
     needs: ClassVar[Needs] = (probe_ran("comparisons"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -285,7 +287,7 @@ def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord
 def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | None:
     """Return the softmax before a log_softmax that belongs to the loss, None without one.
 
-    Where weights come after it, it is part of the model, which may normalise as it likes.
+    Where weights come after it, it is part of the model, which may normalise freely.
     """
     inputs = context.successors.get(second.index, ())
     if second.operation != "LogSoftmaxBackward0" or not inputs:

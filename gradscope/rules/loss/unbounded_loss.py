@@ -63,7 +63,7 @@ class UnboundedLoss(Rule):
     warning: float = 100.0
     """Size of the loss at the end, as a multiple of that at the start. Measured."""
     error: float = 1_000.0
-    """Likewise. Chosen: no likelihood of real data grows as much."""
+    """Multiple as above. Chosen: no likelihood of real data grows as much."""
     steps: int = 20
     """Number of optimizer steps below which nothing is judged. Chosen: four for each part."""
 

@@ -11,7 +11,6 @@ from gradscope.rules.helpers.jobs import (
     backward_site,
     job_of,
     joined_events,
-    lines,
     loss_site,
     on_ranks,
 )
@@ -73,14 +72,10 @@ class GatherWithoutGradient(JobRule):
                     ),
                     remedy=_remedy(name, is_gather=is_gather, is_off=bool(one.number("disabled"))),
                     site=one.site,
-                    related=lines(
-                        context,
-                        one.site,
-                        [
-                            (loss_site(one.rank), "the loss is made here"),
-                            (backward_site(one.rank), "the backward is here"),
-                        ],
-                    ),
+                    related=[
+                        (loss_site(one.rank), "the loss is made here"),
+                        (backward_site(one.rank), "the backward is here"),
+                    ],
                     evidence={"calls": one.count},
                     count=one.count,
                     step=one.event.step,

@@ -17,7 +17,6 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     job_of,
     joined_events,
-    lines,
     on_ranks,
     step_site,
 )
@@ -85,7 +84,7 @@ class LocalNormClip(JobRule):
                 ),
                 remedy="clip after the reduction",
                 site=site,
-                related=lines(context, site, [(one.site, "the gradients are reduced here")]),
+                related=[(one.site, "the gradients are reduced here")],
                 count=one.count,
                 step=one.event.step,
                 ranks=one.ranks,
@@ -130,7 +129,7 @@ class LocalNormClip(JobRule):
             ),
             remedy=_remedy(job),
             site=site,
-            related=lines(context, site, [(step_site(job.first), "the step is here")]),
+            related=[(step_site(job.first), "the step is here")],
             evidence={
                 "returned_norm": returned[0],
                 "global_norm": joined[step],
@@ -170,15 +169,11 @@ class LocalNormClip(JobRule):
             ),
             remedy=_remedy(job),
             site=site,
-            related=lines(
-                context,
-                site,
-                [
-                    *((one, "gradients are written here") for one in written),
-                    (step_site(job.first), "the step is here"),
-                    (forward_site(job.first), "the forward is here"),
-                ],
-            ),
+            related=[
+                *((one, "gradients are written here") for one in written),
+                (step_site(job.first), "the step is here"),
+                (forward_site(job.first), "the forward is here"),
+            ],
             # What tensor parallelism replicates is scaled by them too, and parts.
             explains=("GS802",) if job.is_tensor_parallel else (),
             evidence={
@@ -222,14 +217,10 @@ class LocalNormClip(JobRule):
             ),
             remedy="divide the squares of replicated weights by the number of their ranks",
             site=site,
-            related=lines(
-                context,
-                site,
-                [
-                    *((one, "gradients are written here") for one in written[:2]),
-                    (step_site(rank), "the step is here"),
-                ],
-            ),
+            related=[
+                *((one, "gradients are written here") for one in written[:2]),
+                (step_site(rank), "the step is here"),
+            ],
             evidence={
                 "returned_norm": norm,
                 "global_norm": joined[step],
@@ -270,15 +261,11 @@ class LocalNormClip(JobRule):
             ),
             remedy="all_reduce the squared norms of the slices, and clip by the root of the sum",
             site=site,
-            related=lines(
-                context,
-                site,
-                [
-                    *((one, "gradients are written here") for one in written[:4]),
-                    (reduced, "the slices are made here"),
-                    (step_site(rank), "the step is here"),
-                ],
-            ),
+            related=[
+                *((one, "gradients are written here") for one in written[:4]),
+                (reduced, "the slices are made here"),
+                (step_site(rank), "the step is here"),
+            ],
             evidence={
                 "smallest_factor": min(ratios),
                 "largest_factor": max(ratios),

@@ -7,7 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.jobs import JobRule, job_of, joined_events, lines
+from gradscope.rules.helpers.jobs import JobRule, job_of, joined_events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,10 @@ class NeedlessSynchronisation(JobRule):
                     "run the forward and backward of all micro-batches but the last under no_sync()"
                 ),
                 site=one.site,
-                related=lines(
-                    context,
-                    one.site,
-                    [
-                        *((site, "the backward, or the step, is here") for site in one.related),
-                        *((site, "no_sync() is here") for site in sync),
-                    ],
-                ),
+                related=[
+                    *((site, "the backward, or the step, is here") for site in one.related),
+                    *((site, "no_sync() is here") for site in sync),
+                ],
                 evidence={"passes_reduced": reduced, "steps_concerned": one.count},
                 count=one.count,
                 step=one.event.step,

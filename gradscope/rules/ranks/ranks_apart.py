@@ -16,7 +16,6 @@ from gradscope.rules.helpers.jobs import (
     backward_site,
     forward_site,
     job_of,
-    lines,
     step_site,
 )
 from gradscope.rules.helpers.ranks.causes import (
@@ -125,19 +124,12 @@ class RanksApart(JobRule):
             ),
             remedy="make it a buffer that DDP broadcasts, or draw it from a seed that ranks share",
             site=site,
-            related=lines(
-                context,
-                site,
-                [
-                    *((one.site, "this is drawn too") for one in found[1:4]),
-                    *((rank.site(one.site), "the model is wrapped here") for one in rank.wrapped),
-                    *(
-                        (one, "random numbers are seeded here")
-                        for one in rank.lines("written-seed")
-                    ),
-                    (forward_site(rank), "the forward is here"),
-                ],
-            ),
+            related=[
+                *((one.site, "this is drawn too") for one in found[1:4]),
+                *((rank.site(one.site), "the model is wrapped here") for one in rank.wrapped),
+                *((one, "random numbers are seeded here") for one in rank.lines("written-seed")),
+                (forward_site(rank), "the forward is here"),
+            ],
             names=names,
             evidence={"constants_apart": len(names)},
             count=len(names),
@@ -191,7 +183,7 @@ class RanksApart(JobRule):
             ),
             remedy="step on every rank",
             site=site,
-            related=lines(context, site, [(backward_site(most), "the backward is here")]),
+            related=[(backward_site(most), "the backward is here")],
             evidence={"fewest_steps": min(steps), "most_steps": max(steps)},
             count=max(steps) - min(steps),
             explains=("GS305", "GS307", "GS810"),
@@ -217,7 +209,7 @@ class RanksApart(JobRule):
             message=f"{begin}: {cause.message}",
             remedy=cause.remedy,
             site=cause.site,
-            related=lines(context, cause.site, cause.related),
+            related=cause.related,
             names=names,
             evidence={
                 "parameters_apart": len(names),

@@ -17,7 +17,6 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     job_of,
     joined_events,
-    lines,
     on_ranks,
     step_site,
 )
@@ -86,15 +85,11 @@ class RanksOutOfStep(JobRule):
             ),
             remedy="use every parameter on every rank, or pass find_unused_parameters=True to DDP",
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    (forward_site(rank), "the forward is here"),
-                    (backward_site(rank), "the backward is here"),
-                    *((rank.site(one.site), "the model is wrapped here") for one in rank.wrapped),
-                ],
-            ),
+            related=[
+                (forward_site(rank), "the forward is here"),
+                (backward_site(rank), "the backward is here"),
+                *((rank.site(one.site), "the model is wrapped here") for one in rank.wrapped),
+            ],
             names=names,
             evidence={"backward_passes": rank.backward_count},
             step=rank.step_count,
@@ -112,11 +107,11 @@ class RanksOutOfStep(JobRule):
         if not wrong:
             return
         orders = [column[wrong[0]].gathers for column in passes]
-        place = next(at for at, codes in enumerate(zip_longest(*orders)) if len(set(codes)) > 1)
-        at_place = [order[place] if place < len(order) else None for order in orders]
+        first = next(at for at, codes in enumerate(zip_longest(*orders)) if len(set(codes)) > 1)
+        called = [order[first] if first < len(order) else None for order in orders]
         calls = [_sharded_calls(rank) for rank in job.ranks]
         found = [
-            known.get(code) for known, code in zip(calls, at_place, strict=True) if code is not None
+            known.get(code) for known, code in zip(calls, called, strict=True) if code is not None
         ]
         named = [one for one in found if one is not None]
         names = list(dict.fromkeys(name for name, _ in named))
@@ -132,15 +127,11 @@ class RanksOutOfStep(JobRule):
             ),
             remedy="call the same modules in the same order on all ranks: share what decides on it",
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    *((site, "the other module is called here") for _, site in named),
-                    (forward_site(job.first), "the forward is here"),
-                    (backward_site(job.first), "the backward is here"),
-                ],
-            ),
+            related=[
+                *((site, "the other module is called here") for _, site in named),
+                (forward_site(job.first), "the forward is here"),
+                (backward_site(job.first), "the backward is here"),
+            ],
             names=names,
             evidence={"passes_concerned": len(wrong), "passes_compared": len(common)},
             count=len(wrong),
@@ -173,18 +164,14 @@ class RanksOutOfStep(JobRule):
             ),
             remedy="let every rank make the same number of passes, or use model.join()",
             site=leaves[0] if leaves else main,
-            related=lines(
-                context,
-                leaves[0] if leaves else main,
-                [
-                    *((site, "a rank can leave or skip here") for site in leaves[1:6]),
-                    *((site, "only some ranks start this collective") for site in alone),
-                    (main, "the backward is here"),
-                    (forward_site(waiting), "the forward is here"),
-                    *((_raised_at(rank), "a rank waited here") for rank in job.ranks),
-                    *((site, "the data is loaded here") for site in first.lines("loader")),
-                ],
-            ),
+            related=[
+                *((site, "a rank can leave or skip here") for site in leaves[1:6]),
+                *((site, "only some ranks start this collective") for site in alone),
+                (main, "the backward is here"),
+                (forward_site(waiting), "the forward is here"),
+                *((_raised_at(rank), "a rank waited here") for rank in job.ranks),
+                *((site, "the data is loaded here") for site in first.lines("loader")),
+            ],
             evidence={"fewest_passes": fewest, "most_passes": most},
             step=first.step_count,
             ranks=[rank.number for rank in behind],
@@ -205,15 +192,11 @@ class RanksOutOfStep(JobRule):
                 ),
                 remedy="start each collective on every rank, outside of `if rank == 0`",
                 site=one.site,
-                related=lines(
-                    context,
-                    one.site,
-                    [
-                        *((_raised_at(rank), "another rank waited here") for rank in others),
-                        (backward_site(one.rank), "the backward is here"),
-                        (step_site(one.rank), "the step is here"),
-                    ],
-                ),
+                related=[
+                    *((_raised_at(rank), "another rank waited here") for rank in others),
+                    (backward_site(one.rank), "the backward is here"),
+                    (step_site(one.rank), "the step is here"),
+                ],
                 evidence={"ranks": len(one.ranks), "world_size": job.world_size},
                 step=one.event.step,
                 ranks=one.ranks,

@@ -17,7 +17,6 @@ from gradscope.rules.helpers.jobs import (
     has_other_ranks,
     job_of,
     joined_events,
-    lines,
 )
 from gradscope.rules.needs import Needs
 
@@ -107,15 +106,11 @@ class SameDataOnRanks(JobRule):
                 else "draw the data of each rank from a seed that includes its number"
             ),
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    *((site, "a loader is made here") for site in loaders[:3]),
-                    *((site, "random numbers are seeded here") for site in seeds[:4]),
-                    (forward_site(first), "the batches are used here"),
-                ],
-            ),
+            related=[
+                *((site, "a loader is made here") for site in loaders[:3]),
+                *((site, "random numbers are seeded here") for site in seeds[:4]),
+                (forward_site(first), "the batches are used here"),
+            ],
             evidence={"passes_compared": compared, "ranks_alike": len(alike)},
             count=compared,
             ranks=alike,
@@ -149,7 +144,7 @@ class SameDataOnRanks(JobRule):
                     else "give the samplers of all ranks the same seed"
                 ),
                 site=one.site,
-                related=lines(context, one.site, [(forward_site(job.first), "batches are used")]),
+                related=[(forward_site(job.first), "batches are used")],
                 evidence={
                     **({"parts": len(subsets)} if is_split else {"seeds": len(seeds)}),
                     "ranks": job.world_size,

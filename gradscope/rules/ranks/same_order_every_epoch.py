@@ -6,8 +6,8 @@ from typing import ClassVar
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.jobs import JobRule, job_of, joined_events, lines
+from gradscope.rules.fix import FixRule, related_line
+from gradscope.rules.helpers.jobs import JobRule, job_of, joined_events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class SameOrderEveryEpoch(JobRule):
     code: ClassVar[str] = "GS809"
     name: ClassVar[str] = "same-order-every-epoch"
     level: ClassVar[Severity] = "warning"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", line=related_line)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every such sampler."""
@@ -54,9 +54,7 @@ class SameOrderEveryEpoch(JobRule):
                 message=f"the sampler gives the same order in {epochs} epochs",
                 remedy="call sampler.set_epoch(epoch) before each epoch",
                 site=one.site,
-                related=lines(
-                    context, one.site, [(site, "it is iterated here") for site in one.related]
-                ),
+                related=[(site, "it is iterated here") for site in one.related],
                 evidence={"epochs_alike": epochs, "epochs": one.number("epochs")},
                 count=epochs,
                 step=one.event.step,

@@ -10,7 +10,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.jobs import JobRule, JoinedEvent, job_of, joined_events, lines
+from gradscope.rules.helpers.jobs import JobRule, JoinedEvent, job_of, joined_events
 
 _STATISTICS = re.compile(r"mean|var(iance)?$|std|running_|square|moment", re.IGNORECASE)
 """Names of buffers that hold statistics of the data."""
@@ -81,11 +81,7 @@ class StatisticsPerRank(JobRule):
                 ),
                 remedy="use nn.SyncBatchNorm.convert_sync_batchnorm(model) before wrapping it",
                 site=main,
-                related=lines(
-                    context,
-                    main,
-                    [(made, "a batch normalization is made here"), (wrapped, "wrapped here")],
-                ),
+                related=[(made, "a batch normalization is made here"), (wrapped, "wrapped here")],
                 evidence={"batch_norms": count, "rows_per_rank": rows, "limit": self.rows},
                 count=count,
                 ranks=[one.number for one in job.ranks],
@@ -115,14 +111,10 @@ class StatisticsPerRank(JobRule):
             message=f"the buffers {shown} differ between ranks: nothing broadcasts them",
             remedy="reduce what updates the buffers, or let DDP broadcast them",
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    *((one.site, "a module with such buffers is made here") for one in found),
-                    *((one, "tensors are written here") for one in _written(job)),
-                ],
-            ),
+            related=[
+                *((one.site, "a module with such buffers is made here") for one in found),
+                *((one, "tensors are written here") for one in _written(job)),
+            ],
             evidence={"buffers_apart": len(found)},
             count=len(found),
             ranks=[one.number for one in job.ranks],

@@ -14,7 +14,6 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     has_other_ranks,
     job_of,
-    lines,
     loss_site,
 )
 from gradscope.rules.measurement import Measure
@@ -85,14 +84,10 @@ class UnevenRanks(JobRule):
                 f"all-reduced number of {what}"
             ),
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    (forward_site(job.first), "the forward is here"),
-                    (backward_site(job.first), "the backward is here"),
-                ],
-            ),
+            related=[
+                (forward_site(job.first), "the forward is here"),
+                (backward_site(job.first), "the backward is here"),
+            ],
             evidence={
                 "deviation": max(deviations),
                 "median_deviation": median(deviations),

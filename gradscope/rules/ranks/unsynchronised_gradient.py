@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.analysis.ranks.job import Job
-from gradscope.analysis.ranks.tied import tied_weights_apart
+from gradscope.analysis.ranks.parting import tied_weights_apart
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
@@ -19,7 +19,6 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     job_of,
     joined_events,
-    lines,
     on_ranks,
     step_site,
 )
@@ -123,16 +122,12 @@ class UnsynchronisedGradient(JobRule):
             message=f"{message}, in {counted(steps, 'step')}{on_ranks(one.ranks, job)}",
             remedy=remedy,
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    *((site, "reductions are switched here") for site in switches),
-                    (backward_site(one.rank), "the backward is here"),
-                    (step_site(one.rank), "the step uses the gradients"),
-                    *((one.rank.site(model.site), _WRAPPED) for model in one.rank.wrapped),
-                ],
-            ),
+            related=[
+                *((site, "reductions are switched here") for site in switches),
+                (backward_site(one.rank), "the backward is here"),
+                (step_site(one.rank), "the step uses the gradients"),
+                *((one.rank.site(model.site), _WRAPPED) for model in one.rank.wrapped),
+            ],
             evidence={"steps_concerned": steps, "steps": one.rank.step_count},
             count=steps,
             step=one.event.step,
@@ -159,16 +154,12 @@ class UnsynchronisedGradient(JobRule):
                 ),
                 remedy="wrap the model after the last change of its parameters",
                 site=main,
-                related=lines(
-                    context,
-                    main,
-                    [
-                        *((first.rank.site(one.site), _WRAPPED) for one in first.rank.wrapped),
-                        (step_site(first.rank), "the step uses its gradient"),
-                        *((site, "gradients are switched on here") for site in unfrozen),
-                        (first.site, "the module is made here"),
-                    ],
-                ),
+                related=[
+                    *((first.rank.site(one.site), _WRAPPED) for one in first.rank.wrapped),
+                    (step_site(first.rank), "the step uses its gradient"),
+                    *((site, "gradients are switched on here") for site in unfrozen),
+                    (first.site, "the module is made here"),
+                ],
                 names=names,
                 evidence={"parameters_unknown": len(names)},
                 count=len(names),
@@ -196,15 +187,11 @@ class UnsynchronisedGradient(JobRule):
             ),
             remedy="wrap the module in DDP, or average its gradients before the step",
             site=main,
-            related=lines(
-                context,
-                main,
-                [
-                    (backward_site(job.first), "the gradients arrive here"),
-                    (step_site(job.first), "and are used here"),
-                    *((site, "reduced before they arrive") for site in _early(job)),
-                ],
-            ),
+            related=[
+                (backward_site(job.first), "the gradients arrive here"),
+                (step_site(job.first), "and are used here"),
+                *((site, "reduced before they arrive") for site in _early(job)),
+            ],
             names=names,
             evidence={"parameters_apart": len(names), "limit": AGREEMENT},
             count=len(names),
@@ -227,15 +214,11 @@ class UnsynchronisedGradient(JobRule):
                 ),
                 remedy="all_reduce the gradient of the tied weight over its stages before the step",
                 site=main,
-                related=lines(
-                    context,
-                    main,
-                    [
-                        (backward_site(one.copy_rank), "its gradient arrives here"),
-                        (backward_site(one.table_rank), "the embedding's gradient arrives here"),
-                        *((line, "rows are looked up here") for line in lookups),
-                    ],
-                ),
+                related=[
+                    (backward_site(one.copy_rank), "its gradient arrives here"),
+                    (backward_site(one.table_rank), "the embedding's gradient arrives here"),
+                    *((line, "rows are looked up here") for line in lookups),
+                ],
                 names=[one.table] if one.table == one.copy else [one.table, one.copy],
                 evidence={"parameters_apart": 1, "limit": AGREEMENT},
                 ranks=[rank.number for rank in ranks],

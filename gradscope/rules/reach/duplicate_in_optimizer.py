@@ -62,7 +62,7 @@ class DuplicateInOptimizer(Rule):
     name: ClassVar[str] = "duplicate-in-optimizer"
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", module="fixes.optimizers")
 
     share: float = 0.9
     """Share of an optimizer's steps, 0 to 1. Chosen: nearly all steps."""

@@ -100,7 +100,9 @@ class GradientCut(Rule):
     code: ClassVar[str] = "GS201"
     name: ClassVar[str] = "gradient-cut"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", keeps_parameters=True)
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe", module="fixes.cuts", fixes_notes=False, keeps_parameters=True
+    )
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
     needs: ClassVar[Needs] = (has_backward,)

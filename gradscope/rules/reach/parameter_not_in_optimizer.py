@@ -90,7 +90,12 @@ class ParameterNotInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", ends=JUDGING_ONE_OPTIMIZER)
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe",
+        module="fixes.optimizers",
+        fixes_notes=False,
+        ends=JUDGING_ONE_OPTIMIZER,
+    )
 
     most_share: float = 0.5
     """Share of the trained tensors, 0 to 1, below which an optimizer holds a deliberate selection.

@@ -62,7 +62,11 @@ class StaleOptimizerParameter(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS201", "GS205", "GS306")
     fix: ClassVar[FixRule | None] = FixRule(
-        safety="unsafe", leaves_note=True, ends=JUDGING_ONE_OPTIMIZER
+        safety="unsafe",
+        module="fixes.optimizers",
+        fixes_notes=False,
+        leaves_note=True,
+        ends=JUDGING_ONE_OPTIMIZER,
     )
 
     def skip_reason(self, context: RuleContext) -> str | None:

@@ -73,7 +73,9 @@ class UnregisteredParameter(Rule):
     name: ClassVar[str] = "unregistered-parameter"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe", ends=("GS317",))
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="safe", module="fixes.registration", ends=("GS317",)
+    )
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
     needs: ClassVar[Needs] = (probe_ran("leaves"),)
 
@@ -122,7 +124,7 @@ class UnregisteredParameter(Rule):
 def _is_cut_off(context: RuleContext, leaf: LeafRecord) -> bool:
     """Return whether the forward made a parameter from values computed from others.
 
-    What those others lose by it is told as a cut.
+    The lost gradient of those others is reported as a cut.
     """
     users = {user.index for user in context.consumers(leaf.node)}
     stops = context.shared(Reach).stops

@@ -1,6 +1,6 @@
 """Values are known again after any number of others."""
 
-from gradscope.capture.training.steps.seen_values import SeenValues
+from gradscope.capture.training.steps.replaced_weights import SeenValues
 
 
 def values(number):

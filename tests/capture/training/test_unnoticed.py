@@ -173,7 +173,7 @@ def test_default_devices_come_and_go(run):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_tensors_made_in_inference_mode_are_no_obstacle(dtype, run):
+def test_tensors_made_in_inference_mode_are_no_reason_to_skip(dtype, run):
     model = nn.Linear(100, 60, dtype=dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with torch.inference_mode():

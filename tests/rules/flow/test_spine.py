@@ -100,7 +100,6 @@ def test_orthogonal_layers_change_the_gradient_by_their_gain(factor):
     assert trend.decades == pytest.approx(7 * math.log10(factor), rel=1e-5)
     assert trend.steady == pytest.approx(trend.decades, rel=1e-5)
     assert trend.slope == pytest.approx(math.log10(factor), rel=1e-5)
-    assert trend.straightness == pytest.approx(1)
     other = spines.first.loss if factor > 1 else spines.first.growth
     assert other.decades == pytest.approx(0, abs=1e-5)
 

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 from gradscope.recording.finding import Finding
 from gradscope.rules.job_judging import judge_job
@@ -53,6 +53,36 @@ TAIL = """
 print(f"rank {rank} loss {loss.item():.6f}", flush=True)
 dist.destroy_process_group()
 """
+
+
+def training(
+    after: str = "optimizer.step()",
+    *,
+    model: str = "DDP(Net())",
+    optimizer: str = "SGD(model.parameters(), lr=0.1)",
+    setup: str = "",
+    loss: str = "cross_entropy(model(x), y)",
+    steps: int = 12,
+) -> str:
+    """Return a script that trains a model, for `script`.
+
+    Args:
+        after: Lines of a step behind its backward.
+        model: Code of the model.
+        optimizer: Code of the optimizer of `torch.optim`.
+        setup: Lines before the loop, in place of those of model and optimizer.
+        loss: Code of the loss.
+        steps: Number of steps.
+    """
+    setup = setup.strip("\n") or f"model = {model}\noptimizer = torch.optim.{optimizer}"
+    step = [
+        "x, y = batch()",
+        "optimizer.zero_grad()",
+        f"loss = {loss}",
+        "loss.backward()",
+        after.strip("\n"),
+    ]
+    return f"\n{setup}\nfor step in range({steps}):\n{indent(chr(10).join(step), '    ')}\n"
 
 
 def script(body: str, folder: Path) -> Path:

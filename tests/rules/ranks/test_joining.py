@@ -14,18 +14,12 @@ import jsonschema
 import pytest
 
 from tests.jobs import free_port
-from tests.rules.ranks.running import marked, script
+from tests.rules.ranks.running import marked, script, training
 
-BYPASS = """
-model = DDP(Net())
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model.module(x), y)  # FAULT
-    loss.backward()
-    optimizer.step()
-"""
+BYPASS = training(
+    optimizer="AdamW(model.parameters(), lr=3e-3)",
+    loss="cross_entropy(model.module(x), y)  # FAULT",
+)
 FAILING = """
 model = DDP(Net())
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

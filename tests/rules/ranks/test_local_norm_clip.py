@@ -5,50 +5,50 @@ from dataclasses import replace
 import pytest
 
 from gradscope.rules.job_judging import judge_job
-from tests.rules.ranks.running import clean, found, script
+from tests.rules.ranks.running import clean, found, script, training
 
-CLIP_BEFORE = """
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = 3 * cross_entropy(model(x), y)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)  # FAULT
-    for p in model.parameters():
-        dist.all_reduce(p.grad)
-        p.grad /= world
-    optimizer.step()
-"""
+CLIP_BEFORE = training(
+    """
+torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)  # FAULT
+for p in model.parameters():
+    dist.all_reduce(p.grad)
+    p.grad /= world
+optimizer.step()
+""",
+    model="Net()",
+    loss="3 * cross_entropy(model(x), y)",
+    steps=20,
+)
 
 
-FSDP1_CLIP = """
+FSDP1_CLIP = training(
+    """
+torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)  # FAULT
+optimizer.step()
+""",
+    setup="""
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 model = FSDP(Net(), use_orig_params=True, device_id=torch.device("cpu"))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = 3 * cross_entropy(model(x), y)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)  # FAULT
-    optimizer.step()
-"""
+""",
+    loss="3 * cross_entropy(model(x), y)",
+    steps=20,
+)
 
 
-FSDP1_HEALTHY = """
+FSDP1_HEALTHY = training(
+    """
+model.clip_grad_norm_(0.5)
+optimizer.step()
+""",
+    setup="""
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 model = FSDP(Net(), use_orig_params=True, device_id=torch.device("cpu"))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = 3 * cross_entropy(model(x), y)
-    loss.backward()
-    model.clip_grad_norm_(0.5)
-    optimizer.step()
-"""
+""",
+    loss="3 * cross_entropy(model(x), y)",
+    steps=20,
+)
 
 
 def test_a_clip_before_the_reduction_is_found(jobs, tmp_path):
@@ -65,37 +65,39 @@ def test_the_clip_of_fsdp1_itself_is_healthy(jobs, tmp_path):
     clean(jobs, FSDP1_HEALTHY, tmp_path)
 
 
-FSDP2_CLIP = """
+FSDP2_CLIP = training(
+    """
+torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+optimizer.step()
+""",
+    setup="""
 from torch.distributed.fsdp import fully_shard
 model = Net()
 fully_shard(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(8):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = 3 * cross_entropy(model(x), y)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-    optimizer.step()
-"""
+""",
+    loss="3 * cross_entropy(model(x), y)",
+    steps=8,
+)
 
 
-OWN_CLIP = """
+OWN_CLIP = training(
+    """
+shards = [p.grad.to_local() for p in model.parameters()]
+norm = torch.stack([one.norm() for one in shards]).norm()
+for one in shards:
+    one.mul_(0.5 / norm)  # FAULT
+optimizer.step()
+""",
+    setup="""
 from torch.distributed.fsdp import fully_shard
 model = Net()
 fully_shard(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(8):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = 3 * cross_entropy(model(x), y)
-    loss.backward()
-    shards = [p.grad.to_local() for p in model.parameters()]
-    norm = torch.stack([one.norm() for one in shards]).norm()
-    for one in shards:
-        one.mul_(0.5 / norm)  # FAULT
-    optimizer.step()
-"""
+""",
+    loss="3 * cross_entropy(model(x), y)",
+    steps=8,
+)
 
 
 @pytest.mark.nightly

@@ -4,19 +4,16 @@ import pytest
 
 from gradscope.rules.job_judging import judge_job
 from tests.nightly import some_on_push
-from tests.rules.ranks.running import marked, script
+from tests.rules.ranks.running import marked, script, training
 
-LOOP = """
+LOOP = training(
+    setup="""
 net = Net()
 model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for step in range(8):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    steps=8,
+)
 AROUND = LOOP.replace("model(x), y)", "model.module(x), y)  # FAULT")
 UNKNOWN = LOOP.replace(
     "optimizer = ", "model.module.head = nn.Linear(32, 4)  # FAULT\noptimizer = ", 1

@@ -2,83 +2,74 @@
 
 import pytest
 
-from tests.rules.ranks.running import clean, found
+from tests.rules.ranks.running import clean, found, training
 
-OWN_INIT = """
+OWN_INIT = training(
+    """
+for p in model.parameters():
+    dist.all_reduce(p.grad)
+    p.grad /= world
+optimizer.step()
+""",
+    setup="""
 torch.manual_seed(rank)  # FAULT
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        dist.all_reduce(p.grad)
-        p.grad /= world
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
-LEFT_OUT = """
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.body.parameters():  # FAULT
-        dist.all_reduce(p.grad)
-        p.grad /= world
-    optimizer.step()
-"""
+LEFT_OUT = training(
+    """
+for p in model.body.parameters():  # FAULT
+    dist.all_reduce(p.grad)
+    p.grad /= world
+optimizer.step()
+""",
+    model="Net()",
+    steps=20,
+)
 
 
-NOISE = """
+NOISE = training(
+    """
+for p in model.parameters():
+    p.grad.add_(0.01 * torch.randn_like(p))  # FAULT
+optimizer.step()
+""",
+    setup="""
 model = DDP(Net())
 torch.manual_seed(10 + rank)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        p.grad.add_(0.01 * torch.randn_like(p))  # FAULT
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
-LOAD_ONE = """
+LOAD_ONE = training(
+    setup="""
 model = DDP(Net())
 if rank == 0:
     torch.manual_seed(5)
     model.module.load_state_dict(Net().state_dict())  # FAULT
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
-HAND_HEALTHY = """
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        dist.all_reduce(p.grad)
-        p.grad /= world
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-"""
+HAND_HEALTHY = training(
+    """
+for p in model.parameters():
+    dist.all_reduce(p.grad)
+    p.grad /= world
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+optimizer.step()
+""",
+    model="Net()",
+    steps=20,
+)
 
 
 def test_weights_that_begin_apart_point_to_the_seed(jobs, tmp_path):
@@ -105,17 +96,10 @@ def test_a_reduction_by_hand_of_all_gradients_is_healthy(jobs, tmp_path):
     clean(jobs, HAND_HEALTHY, tmp_path)
 
 
-ONE_STEPS = """
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    if rank == 0:
-        optimizer.step()  # FAULT
-"""
+ONE_STEPS = training("""
+if rank == 0:
+    optimizer.step()  # FAULT
+""")
 
 
 @pytest.mark.nightly
@@ -123,17 +107,13 @@ def test_a_rank_that_never_steps_is_found(jobs, tmp_path):
     assert found(jobs, ONE_STEPS, tmp_path, "GS801").ranks
 
 
-SOME_LEFT_OUT = """
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(24):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    if rank == 0 or step % 4 != 3:
-        optimizer.step()  # FAULT
-"""
+SOME_LEFT_OUT = training(
+    """
+if rank == 0 or step % 4 != 3:
+    optimizer.step()  # FAULT
+""",
+    steps=24,
+)
 
 
 @pytest.mark.nightly
@@ -142,19 +122,12 @@ def test_steps_that_a_rank_leaves_out_are_one_finding(jobs, tmp_path):
     assert dict(finding.evidence) == {"fewest_steps": 18, "most_steps": 24}
 
 
-WEIGHT_NOISE = """
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.001 * torch.randn(p.shape, generator=draws))  # FAULT
-"""
+WEIGHT_NOISE = training("""
+optimizer.step()
+with torch.no_grad():
+    for p in model.parameters():
+        p.add_(0.001 * torch.randn(p.shape, generator=draws))  # FAULT
+""")
 
 
 @pytest.mark.nightly
@@ -189,24 +162,24 @@ def test_a_conversion_to_the_same_type_keeps_the_hooks(jobs, tmp_path):
     clean(jobs, CONVERTED.format(convert='model.to("cpu", torch.float32)'), tmp_path)
 
 
-UNFROZEN = """
+UNFROZEN = training(
+    """
+for p in model.parameters():
+    gradient = torch.zeros_like(p) if p.grad is None else p.grad
+    dist.all_reduce(gradient)
+    if p.grad is not None:
+        p.grad.copy_(gradient / world)
+optimizer.step()
+if step == 8 + 3 * rank:
+    model.body.requires_grad_(True)  # FAULT
+""",
+    setup="""
 model = Net()
 model.body.requires_grad_(False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        gradient = torch.zeros_like(p) if p.grad is None else p.grad
-        dist.all_reduce(gradient)
-        if p.grad is not None:
-            p.grad.copy_(gradient / world)
-    optimizer.step()
-    if step == 8 + 3 * rank:
-        model.body.requires_grad_(True)  # FAULT
-"""
+""",
+    steps=20,
+)
 
 
 @pytest.mark.nightly
@@ -219,19 +192,15 @@ def test_layers_that_all_ranks_unfreeze_are_healthy(jobs, tmp_path):
     clean(jobs, UNFROZEN.replace("8 + 3 * rank", "8"), tmp_path)
 
 
-BRANCH = """
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    if step == 9 and rank == 0:
-        with torch.no_grad():
-            torch._foreach_mul_(list(model.module.head.parameters()), 0.9)  # FAULT
-"""
+BRANCH = training(
+    """
+optimizer.step()
+if step == 9 and rank == 0:
+    with torch.no_grad():
+        torch._foreach_mul_(list(model.module.head.parameters()), 0.9)  # FAULT
+""",
+    steps=20,
+)
 
 
 @pytest.mark.nightly
@@ -266,7 +235,8 @@ def test_a_frozen_target_of_each_rank_is_found(jobs, tmp_path):
     clean(jobs, shared, tmp_path / "healthy")
 
 
-DRAWN = """
+DRAWN = training(
+    setup="""
 class Features(Net):
     def __init__(self):
         super().__init__()
@@ -278,13 +248,9 @@ class Features(Net):
 torch.manual_seed(<seed>)
 model = DDP(Features())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
 def drawn(line, seed="rank"):
@@ -296,7 +262,14 @@ def test_random_features_that_each_rank_draws_are_found(jobs, tmp_path):
     assert found(jobs, body, tmp_path, "GS801").severity == "warning"
 
 
-BY_HAND = """
+BY_HAND = training(
+    """
+for p in model.parameters():
+    dist.all_reduce(p.grad)
+    p.grad /= world
+optimizer.step()
+""",
+    setup="""
 class Features(Net):
     def __init__(self):
         super().__init__()
@@ -310,16 +283,9 @@ model = Features()
 for one in (<sent>):
     dist.broadcast(one.data, src=0)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        dist.all_reduce(p.grad)
-        p.grad /= world
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
 @pytest.mark.nightly

@@ -6,19 +6,16 @@ import torch
 from gradscope.capture.ranks.observations import row_digests
 from gradscope.recording.evidence.ranks import RankPass
 from gradscope.rules.ranks.same_data_on_ranks import common_rows
-from tests.rules.ranks.running import clean, found
+from tests.rules.ranks.running import clean, found, training
 
-SAME_SEED = """
+SAME_SEED = training(
+    setup="""
 draws = torch.Generator().manual_seed(100)  # FAULT
 model = DDP(Net())
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
 def test_equal_seeds_of_the_data_are_found(jobs, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules.ranks.running import found, judged
+from tests.rules.ranks.running import found, judged, training
 
 SMALL_BN = """
 class Norm(Net):
@@ -24,7 +24,12 @@ def test_few_rows_per_rank_are_found(jobs, tmp_path):
     assert found(jobs, SMALL_BN, tmp_path, "GS811").ranks
 
 
-SHARDED = """
+SHARDED = training(
+    """
+optimizer.step()
+<then>
+""",
+    setup="""
 from torch.distributed.fsdp import fully_shard
 
 class Norm(Net):
@@ -36,14 +41,8 @@ model = Norm()
 <first>
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    <then>
-"""
+""",
+)
 
 REDUCE = "for one in model.buffers(): one.is_floating_point() and dist.all_reduce(one)"
 

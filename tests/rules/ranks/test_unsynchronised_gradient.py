@@ -3,18 +3,13 @@
 import pytest
 
 from gradscope.rules.job_judging import judge_job
-from tests.rules.ranks.running import clean, found, script
+from tests.rules.ranks.running import clean, found, script, training
 
-METHOD = """
-model = DDP(Net())
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = model.module.loss(x, y)  # FAULT
-    loss.backward()
-    optimizer.step()
-"""
+METHOD = training(
+    optimizer="AdamW(model.parameters(), lr=3e-3)",
+    loss="model.module.loss(x, y)  # FAULT",
+    steps=20,
+)
 
 
 NOSYNC_LAST = """
@@ -31,7 +26,8 @@ for step in range(20):
 """
 
 
-UNFREEZE = """
+UNFREEZE = training(
+    setup="""
 net = Net()
 for p in net.body.parameters():
     p.requires_grad_(False)
@@ -39,26 +35,20 @@ model = DDP(net)
 for p in net.body.parameters():
     p.requires_grad_(True)  # FAULT
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    steps=20,
+)
 
 
-UNWRAPPED_HEAD = """
+UNWRAPPED_HEAD = training(
+    setup="""
 model = DDP(Net())
 extra = nn.Linear(4, 4)
 optimizer = torch.optim.AdamW([*model.parameters(), *extra.parameters()], lr=3e-3)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(extra(model(x)), y)  # FAULT
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    loss="cross_entropy(extra(model(x)), y)  # FAULT",
+    steps=20,
+)
 
 
 @pytest.mark.nightly
@@ -128,7 +118,8 @@ def test_stages_of_a_pipeline_are_healthy(jobs, tmp_path):
     clean(jobs, PIPELINE, tmp_path)
 
 
-TENSOR_PARALLEL = """
+TENSOR_PARALLEL = training(
+    setup="""
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
@@ -142,13 +133,8 @@ class Normed(Net):
 model = Normed()
 parallelize_module(model, mesh, {"body.0": ColwiseParallel(), "body.2": RowwiseParallel()})
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, foreach=False)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
 """
+)
 
 
 @pytest.mark.nightly

@@ -3,34 +3,27 @@
 import pytest
 
 from tests.nightly import some_on_push
-from tests.rules.ranks.running import clean, found
+from tests.rules.ranks.running import clean, found, training
 
-SUMMED = """
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        dist.all_reduce(p.grad)  # FAULT
-    optimizer.step()
-"""
+SUMMED = training(
+    """
+for p in model.parameters():
+    dist.all_reduce(p.grad)  # FAULT
+optimizer.step()
+""",
+    model="Net()",
+    steps=20,
+)
 
 
-LOSS_LOGGED = """
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    dist.all_reduce(loss.detach())
-    mean = loss / world
-"""
+LOSS_LOGGED = training(
+    """
+optimizer.step()
+dist.all_reduce(loss.detach())
+mean = loss / world
+""",
+    steps=20,
+)
 
 
 def test_summed_gradients_that_are_never_divided_are_found(jobs, tmp_path):
@@ -42,19 +35,16 @@ def test_a_loss_that_is_reduced_for_logging_is_healthy(jobs, tmp_path):
     clean(jobs, LOSS_LOGGED, tmp_path)
 
 
-RETURNED = """
+RETURNED = training(
+    setup="""
 model = DDP(Net())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 n = dist.get_world_size()
 def objective(z, y):
     return cross_entropy(z, y) / n  # FAULT
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = objective(model(x), y)
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    loss="objective(model(x), y)",
+)
 
 
 @pytest.mark.nightly
@@ -97,18 +87,18 @@ def test_the_mean_of_two_losses_on_two_ranks_is_healthy(jobs, tmp_path):
     clean(jobs, TWO_LOSSES, tmp_path)
 
 
-AFTER = """
+AFTER = training(
+    """
+GRADIENTS
+optimizer.step()
+""",
+    setup="""
 model = DDP(Net())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 scale = 1.0 / dist.get_world_size()
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)LOSS
-    loss.backward()
-    GRADIENTS
-    optimizer.step()
-"""
+""",
+    loss="cross_entropy(model(x), y)LOSS",
+)
 
 
 @pytest.mark.nightly
@@ -200,16 +190,9 @@ def test_tokens_of_all_ranks_with_a_factor_for_the_mean_are_healthy(jobs, tmp_pa
     clean(jobs, body, tmp_path)
 
 
-MULTIPLIED = """
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y) * world  # FAULT
-    loss.backward()
-    optimizer.step()
-"""
+MULTIPLIED = training(
+    optimizer="SGD(model.parameters(), lr=0.05)", loss="cross_entropy(model(x), y) * world  # FAULT"
+)
 
 
 @pytest.mark.nightly
@@ -239,19 +222,16 @@ def test_other_factors_on_a_loss_are_not_found(jobs, tmp_path, healthy):
     clean(jobs, healthy, tmp_path)
 
 
-BEFORE = """
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for step in range(12):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    for p in model.parameters():
-        p.grad /= world
-        dist.all_reduce(p.grad)  # FAULT
-    optimizer.step()
-"""
+BEFORE = training(
+    """
+for p in model.parameters():
+    p.grad /= world
+    dist.all_reduce(p.grad)  # FAULT
+optimizer.step()
+""",
+    model="Net()",
+    optimizer="SGD(model.parameters(), lr=0.05)",
+)
 
 FLAT_BEFORE = BEFORE.replace(
     """    for p in model.parameters():

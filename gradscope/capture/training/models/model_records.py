@@ -21,7 +21,7 @@ from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Function, Guard, Patches
 from gradscope.capture.training.locations import Location, Locations
-from gradscope.capture.training.models.mode_switches import deciding_frame
+from gradscope.capture.training.models.running_modules import deciding_frame
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 from gradscope.target import members

@@ -28,11 +28,11 @@ class Position:
     step: int | None = None
     """The last recorded step whose sequence ends here; None if none does."""
     pattern: int = -1
-    """At a sequence's end: its index."""
+    """Index of the sequence that ends here."""
     by_hand: "Position | None" = None
     """End of the sequence, if the script changes its weights itself after this call."""
     following: "Position | None" = None
-    """At a sequence's end: start of the next step, once such a step has repeated another."""
+    """Start of the step after a sequence, once such a step has repeated another."""
 
 
 def follows_grad(here: Position | None, key: Key) -> bool:

@@ -52,7 +52,7 @@ _CALLS = frozenset(
 """Kinds of events that are calls of the script; others accompany one."""
 
 _BEFORE_ALL, _AFTER_ODD = -1, -2
-"""In place of a sequence: before the first step, and after a step that must not be repeated."""
+"""States without a sequence: before the first step, and after one that must not be repeated."""
 
 
 class StepPatterns:

@@ -157,7 +157,7 @@ def bin_bars(
     """Return the bars of some counts, for a layout with `barmode` overlay.
 
     Plotly stacks bars by positions that it takes for equal where they are near on a linear axis, as
-    the small ones of a logarithmic axis all are: what lies below a bar is told to it instead.
+    the small ones of a logarithmic axis all are. Each bar gets what lies below it instead.
 
     Args:
         bins: The ends of each.

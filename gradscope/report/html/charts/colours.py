@@ -129,8 +129,6 @@ def _parts(colour: str) -> tuple[int, int, int]:
 
 _DECADES = 14
 """Maximum range of the colours in decades."""
-_HIGHEST_DECADE = 308.25
-"""Highest power of ten of a number."""
 
 
 def logarithm(cell: Cell) -> float | None:

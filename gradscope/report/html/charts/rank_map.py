@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gradscope.analysis.columns import Cells, Columns
-from gradscope.analysis.ranks.job_summary import RankRow
-from gradscope.analysis.ranks.rank_series import RankSeries, rank_series
+from gradscope.analysis.ranks.job_summary import RankRow, RankSeries, rank_series
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import aligned, counted

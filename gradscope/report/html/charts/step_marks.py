@@ -24,7 +24,7 @@ _LINES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMark:
-    """Something at a step."""
+    """A mark at a step, such as a finding or a change of the learning rate."""
 
     step: int
     text: str

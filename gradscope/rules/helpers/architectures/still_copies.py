@@ -1,13 +1,10 @@
 """Frozen copies of a network that stay as they were while the network learns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradscope.recording.records import Recording, Site
 from gradscope.rules.context import RuleContext
-
-_Weights = Mapping[str, float | None]
-"""Norm of each parameter of a module, by its name in the module."""
 
 
 class StillCopy(NamedTuple):

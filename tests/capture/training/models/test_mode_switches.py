@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gradscope.capture.training.models.mode_switches import deciding_frame
+from gradscope.capture.training.models.running_modules import deciding_frame
 
 
 class Net:

@@ -1,1 +1,0 @@
-"""Reads the recording of a long run a few steps at a time."""

@@ -1,1 +1,0 @@
-"""Edits that fix findings of this family; they need libcst."""
