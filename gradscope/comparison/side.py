@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from math import isfinite, nan
 from statistics import median
 from typing import Literal, TypeVar
@@ -12,7 +12,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, measured_in, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
 
 Cell = TypeVar("Cell")
@@ -25,6 +25,7 @@ class Series:
     """Norms of one parameter in the steps of a run; missing ones are `NOT_MEASURED`."""
 
     steps: "array[int]" = field(default_factory=lambda: array("q"))
+    """Parameters that are measured in the same steps share them."""
     norms: "array[float]" = field(default_factory=lambda: array("d"))
     weights: "array[float]" = field(default_factory=lambda: array("d"))
 
@@ -129,7 +130,7 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
 
 
 def _measured_steps(recording: Recording) -> set[int]:
-    return set(norms_of(recording).steps)
+    return set(norms_of(recording).distinct_steps())
 
 
 def letter_of(position: int) -> str:
@@ -211,17 +212,21 @@ def _series(
     table = norms_of(recording)
     found: dict[int, Series] = {}
     codes: dict[int, int] = {}
+    nothing = array("q")
     wanted = frozenset(steps)
     for measured, rows in table.blocks():
         count = len(measured)
+        joined: dict[int, array[int]] = {}
         every = table.steps[rows.start : rows.stop : count]
         chosen = [place for place, step in enumerate(every) if step in wanted]
         if not chosen:
             continue
         for place, parameter in enumerate(measured, rows.start):
             own = slice(place, rows.stop, count)
-            series = found.setdefault(parameter, Series())
-            series.steps.extend(_chosen(every, chosen))
+            before = found.get(parameter) or Series(steps=nothing)
+            if id(before.steps) not in joined:
+                joined[id(before.steps)] = before.steps + array("q", _chosen(every, chosen))
+            series = found[parameter] = replace(before, steps=joined[id(before.steps)])
             series.norms.extend(_chosen(table.gradients[own], chosen))
             series.weights.extend(_chosen(table.weights[own], chosen))
             # The order is: the best first.
@@ -237,9 +242,7 @@ def _chosen(column: Sequence[Cell], places: Sequence[int]) -> Sequence[Cell]:
 def _of_series(
     row: ParameterRow, recording: Recording, series: Series, reach: Reach | None
 ) -> SideParameter:
-    known: Sequence[float] = series.norms
-    if NOT_MEASURED in known:
-        known = [norm for norm in known if norm != NOT_MEASURED]
+    known = list(measured_in(series.norms))
     return SideParameter(
         name=row.name,
         module=row.module,
