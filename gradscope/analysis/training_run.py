@@ -385,7 +385,9 @@ def _update_ratio(norms: NormTable, step: int) -> float | None:
     measured = norms.updates[rows.start : rows.stop]
     if are_unmeasured(measured):
         return None  # as in nine steps of ten
-    of_weights = zip(measured, norms.weights[rows.start : rows.stop], strict=True)
-    updates = total_norm(measured_in(measured))
-    weights = total_norm(weight for update, weight in of_weights if update != NOT_MEASURED)
+    known, of_known = measured_in(measured), norms.weights[rows.start : rows.stop]
+    if len(known) < len(measured):
+        pairs = zip(measured, of_known, strict=True)
+        of_known = [weight for update, weight in pairs if update != NOT_MEASURED]
+    updates, weights = total_norm(known), total_norm(of_known)
     return updates / weights if updates is not None and weights else None

@@ -164,7 +164,8 @@ def side_of(position: int, name: str, report: Report, steps: Collection[int]) ->
         compared = [one for one in run.steps if one.step in steps]
         last = compared[-1] if compared else None
         loss = None if last is None else last.loss
-        norm = _median([one.grad_norm for one in compared if one.grad_norm is not None])
+        norms = [one.grad_norm for one in compared if one.grad_norm is not None]
+        norm = _median(list(filter(isfinite, norms)), len(norms))
     single = next(iter(steps)) if len(steps) == 1 else None
     return Side(
         letter=letter_of(position),
@@ -243,6 +244,7 @@ def _of_series(
     row: ParameterRow, recording: Recording, series: Series, reach: Reach | None
 ) -> SideParameter:
     known = list(measured_in(series.norms))
+    finite = known if isfinite(sum(known)) else list(filter(isfinite, known))
     return SideParameter(
         name=row.name,
         module=row.module,
@@ -250,18 +252,17 @@ def _of_series(
         numel=row.numel,
         reach=reach or ("unknown" if row.requires_grad else "frozen"),
         reason=None if known else row.reason,
-        norm=_median(known),
+        norm=_median(finite, len(known)),
         weight_norm=next((one for one in series.weights[-1:] if one != NOT_MEASURED), None),
-        nonfinite=0 if isfinite(sum(known)) else sum(not isfinite(norm) for norm in known),
+        nonfinite=len(known) - len(finite),
         absolute_maximum=None,
         is_shard=recording.parameters[row.index].is_shard,
         series=series,
     )
 
 
-def _median(values: Sequence[float]) -> float | None:
-    """Return the median; NaN if most are not finite, None without any."""
-    if not values:
+def _median(finite: Sequence[float], count: int) -> float | None:
+    """Return the median of so many numbers; NaN if most are not finite, None without any."""
+    if not count:
         return None
-    finite = values if isfinite(sum(values)) else [one for one in values if isfinite(one)]
-    return median(finite) if 2 * len(finite) > len(values) else nan
+    return median(finite) if 2 * len(finite) > count else nan

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, TypeVar
 
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import column_peaks, larger
@@ -30,6 +30,7 @@ WIDTH = 500
 _TURNS = 0.25
 """Share of steps with another optimizer than the step before, above which optimizers take turns."""
 
+Number = TypeVar("Number", int, float)
 Cell = float | None
 """Value of a cell; None without a gradient, or with weights of zero."""
 Quantity = Literal["gradient", "update", "weight"]
@@ -204,7 +205,7 @@ def _heat_of(
     )
 
 
-def _of_step(column: Sequence[float], norms: NormTable, step: int) -> Sequence[float]:
+def _of_step(column: Sequence[Number], norms: NormTable, step: int) -> Sequence[Number]:
     rows = norms.rows_of(step)
     return column[rows.start : rows.stop]
 
@@ -213,8 +214,10 @@ def _has_updates(norms: NormTable, step: int) -> bool:
     return not are_unmeasured(_of_step(norms.updates, norms, step))
 
 
-_Reading = Callable[[Sequence[float], Sequence[float], Sequence[float]], Cell]
-"""Returns a row's number in a step from the gradients, weights and updates of its parameters."""
+_Picker = Callable[[Sequence[float]], Sequence[float]]
+"""Picks the numbers of a row's parameters from those of a step."""
+_Reading = Callable[[_Picker, Sequence[float], Sequence[float], Sequence[float]], Cell]
+"""Returns a row's number in a step from the gradients, weights and updates of that."""
 
 
 def _heat(
@@ -231,7 +234,13 @@ def _heat(
         column = columns.position(step)
         if column is None:
             continue
-        found = {row: reading(*own) for row, own in owners.norms_in(norms, step)}
+        of_step = (
+            _of_step(norms.gradients, norms, step),
+            _of_step(norms.weights, norms, step),
+            _of_step(norms.updates, norms, step),
+        )
+        pickers = owners.pickers(norms, step).items()
+        found = {row: reading(pick, *of_step) for row, pick in pickers}
         for position, value in found.items():
             _add(cells[position], column, value)
         by_step.append((step, list(found.values())))
@@ -266,23 +275,16 @@ class _Owners:
         self._measured: Sequence[int] = ()
         self._pickers: dict[int, _Picker] = {}
 
-    def norms_in(
-        self, norms: NormTable, step: int
-    ) -> Iterator[tuple[int, tuple[Sequence[float], Sequence[float], Sequence[float]]]]:
-        """Yield each row with the gradients, weights and updates of its parameters in a step."""
-        rows = norms.rows_of(step)
-        if not rows:  # many steps of a long run measure nothing
-            return
-        measured = norms.parameters[rows.start : rows.stop]
+    def pickers(self, norms: NormTable, step: int) -> dict[int, _Picker]:
+        """Return by row what picks its parameters' numbers from those of a step."""
+        measured = _of_step(norms.parameters, norms, step)
+        if not measured:  # many steps of a long run measure nothing
+            return {}
         if measured != self._measured:
             self._measured, self._pickers = measured, self._pickers_of(measured)
-        gradients = _of_step(norms.gradients, norms, step)
-        weights = _of_step(norms.weights, norms, step)
-        updates = _of_step(norms.updates, norms, step)
-        for row, pick in self._pickers.items():
-            yield row, (pick(gradients), pick(weights), pick(updates))
+        return self._pickers
 
-    def _pickers_of(self, measured: Sequence[int]) -> dict[int, "_Picker"]:
+    def _pickers_of(self, measured: Sequence[int]) -> dict[int, _Picker]:
         """Return what picks the numbers of each row's parameters from those of a step."""
         offsets: dict[int, list[int]] = {}
         for offset, parameter in enumerate(measured):
@@ -295,22 +297,26 @@ class _Owners:
         }
 
 
-_Picker = Callable[[Sequence[float]], Sequence[float]]
+def _gradient(
+    pick: _Picker, gradients: Sequence[float], _: Sequence[float], __: Sequence[float]
+) -> Cell:
+    return _total(pick(gradients))
 
 
-def _gradient(gradients: Sequence[float], _: Sequence[float], __: Sequence[float]) -> Cell:
-    return _total(gradients)
-
-
-def _update(_: Sequence[float], weights: Sequence[float], updates: Sequence[float]) -> Cell:
-    of_updated = zip(weights, updates, strict=True)
-    update = _total(updates)
+def _update(
+    pick: _Picker, _: Sequence[float], weights: Sequence[float], updates: Sequence[float]
+) -> Cell:
+    own = pick(updates)
+    of_updated = zip(pick(weights), own, strict=True)
+    update = _total(own)
     weight = _total([weight for weight, update in of_updated if update != NOT_MEASURED])
     return None if update is None or not weight else update / weight
 
 
-def _weight(_: Sequence[float], weights: Sequence[float], __: Sequence[float]) -> Cell:
-    return _total(weights)
+def _weight(
+    pick: _Picker, _: Sequence[float], weights: Sequence[float], __: Sequence[float]
+) -> Cell:
+    return _total(pick(weights))
 
 
 def _total(norms: Sequence[float]) -> Cell:
