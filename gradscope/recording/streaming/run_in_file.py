@@ -1,4 +1,4 @@
-"""The recording of a run of which every step is kept, in its file: memory holds a part of it."""
+"""The recording of a run in its file: memory holds a part of it."""
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gradscope.frozen import dataclass
+from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable
@@ -39,7 +40,7 @@ class RunInFile:
     """What is known of the run besides its steps and captured steps."""
     is_in_order: bool
     """Whether its steps and events can be read a few at a time. Those of a run that keeps only a
-    part of them, and repeats, may be out of order: then there are few.
+    part of them cannot, and are few.
     """
 
     @classmethod
@@ -116,7 +117,9 @@ def _is_run(base: sqlite3.Connection) -> bool:
 
 
 def _is_in_order(base: sqlite3.Connection) -> bool:
-    """Return whether the steps and events of a run are in order."""
+    """Return whether the steps and events of a run are all there, in order."""
+    if next(evidence_tables()[StepSummary].rows(base), None) is not None:
+        return False
     return not any(
         base.execute(
             f"""SELECT 1 FROM (SELECT step, lag(step) OVER (ORDER BY id) AS before FROM {table})

@@ -18,7 +18,21 @@ from tests.rules.watching import recording_of
 
 SAMPLES = Path(__file__).parents[3] / "sample_models"
 OF_CAPTURED_STEPS = (
-    *("GS120", "GS330", "GS724", "GS725", "GS726", "GS727", "GS729", "GS730", "GS731", "GS732"),
+    *(
+        "GS105",
+        "GS106",
+        "GS110",
+        "GS120",
+        "GS330",
+        "GS724",
+        "GS725",
+        "GS726",
+        "GS727",
+        "GS729",
+        "GS730",
+        "GS731",
+        "GS732",
+    ),
 )
 """Rules on single steps that judge the captured steps of a run, of which a small recording keeps
 only some.
