@@ -27,9 +27,11 @@ def explorer_files(source: Report | RunInFile) -> dict[str, Json]:
     Raises:
         GradscopeError: No step was captured in detail.
     """
-    is_run = isinstance(source, RunInFile)
-    recording = source.structure if is_run else source.recording
-    steps = source.captured_steps() if is_run else recording.captured_steps
+    steps: Iterable[CapturedStep]
+    if isinstance(source, RunInFile):
+        recording, steps = source.structure, source.captured_steps()
+    else:
+        recording, steps = source.recording, source.recording.captured_steps
     view = _view(recording, steps)
     norms = {node.index: _norms(node, view) for node in view.nodes}
     name = recording.target.model or recording.target.name
