@@ -2,10 +2,11 @@
 
 import math
 import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 from statistics import median
-from typing import TypeVar
 
 from gradscope.analysis.columns import Cells, Columns, held
 from gradscope.analysis.folding import (
@@ -23,10 +24,8 @@ from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import TrainedOptimizer
-from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable, are_unmeasured, norms_of
 from gradscope.recording.records import Recording
-
-Number = TypeVar("Number", int, float)
 
 
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
@@ -111,54 +110,84 @@ class ParameterCourse:
 def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
     """Return the course of every parameter that was measured, by parameter."""
     norms = norms_of(recording)
-    rows: dict[int, list[range]] = {}
+    parts: dict[int, list[_Part]] = {}
     for measured, block in norms.blocks():
-        for place, parameter in enumerate(measured, block.start):
-            rows.setdefault(parameter, []).append(range(place, block.stop, len(measured)))
-    return {parameter: _course(norms, own) for parameter, own in rows.items()}
+        count = len(measured)
+        steps = norms.steps[block.start : block.stop : count]
+        updates, weights = _with_updates(norms, block, count)
+        for place, parameter in enumerate(measured):
+            own = slice(block.start + place, block.stop, count)
+            part = steps, norms.gradients[own], updates[place::count], weights[place::count]
+            parts.setdefault(parameter, []).append(part)
+    return {parameter: _course(*_joined(own)) for parameter, own in parts.items()}
 
 
-def _course(norms: NormTable, rows: Sequence[range]) -> ParameterCourse:
-    steps, gradients = _column(norms.steps, rows), _column(norms.gradients, rows)
-    finite, without = gradients, gradients.count(NOT_MEASURED)
-    first_nonfinite = None
+_Part = tuple[Sequence[int], Sequence[float], Sequence[float], Sequence[float]]
+"""A parameter's steps and norms, and updates and weights in the steps that measured updates."""
+
+
+def _with_updates(
+    norms: NormTable, block: range, count: int
+) -> tuple["array[float]", "array[float]"]:
+    """Return the updates and weights of the steps of a block that measured updates: few do."""
+    updates, weights = array("d"), array("d")
+    for start in range(block.start, block.stop, count):
+        own = norms.updates[start : start + count]
+        if not are_unmeasured(own):
+            updates.extend(own)
+            weights.extend(norms.weights[start : start + count])
+    return updates, weights
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    steps, gradients, updates, weights = zip(*parts, strict=True)
+    return (
+        list(chain.from_iterable(steps)),
+        list(chain.from_iterable(gradients)),
+        list(chain.from_iterable(updates)),
+        list(chain.from_iterable(weights)),
+    )
+
+
+def _course(
+    steps: Sequence[int],
+    gradients: Sequence[float],
+    updates: Sequence[float],
+    weights: Sequence[float],
+) -> ParameterCourse:
+    gradients = list(gradients)  # each number becomes an object once, and not in each reading
+    finite, first_nonfinite = gradients, None
     # A finite sum shows that all numbers are finite, and stays in C. One that overflows only costs
     # the loop below.
-    if not math.isfinite(sum(gradients)) or without:
+    if not math.isfinite(sum(gradients)) or NOT_MEASURED in gradients:
         finite = [norm for norm in gradients if 0 <= norm < math.inf]
         places = (place for place, norm in enumerate(gradients) if not math.isfinite(norm))
         first_nonfinite = next((steps[place] for place in places), None)
-    largest = max(finite, default=None)
+    finite = sorted(finite)
+    largest = finite[-1] if finite else None
     return ParameterCourse(
         last=None if gradients[-1] < 0 else gradients[-1],
         middle=median(finite) if finite else None,
         largest=largest,
         largest_step=None if largest is None else steps[gradients.index(largest)],
         first_nonfinite=first_nonfinite,
-        without=without,
-        zero=gradients.count(0.0),
-        update=_update(norms, rows),
+        without=gradients.count(NOT_MEASURED) if len(finite) < len(gradients) else 0,
+        zero=bisect_right(finite, 0.0),
+        update=_update(updates, weights),
     )
 
 
-def _update(norms: NormTable, rows: Sequence[range]) -> float | None:
+def _update(updates: Sequence[float], weights: Sequence[float]) -> float | None:
     """Return the median of a step's update norm over the weight norm; None if not measured."""
-    updates = _column(norms.updates, rows)
-    if updates.count(NOT_MEASURED) == len(updates):
-        return None
     ratios = [
         update / weight
-        for update, weight in zip(updates, _column(norms.weights, rows), strict=True)
+        for update, weight in zip(updates, weights, strict=True)
         if update != NOT_MEASURED and weight
     ]
     known = [ratio for ratio in ratios if math.isfinite(ratio)]
     return median(known) if known else None
-
-
-def _column(column: Sequence[Number], rows: Sequence[range]) -> Sequence[Number]:
-    """Return a parameter's numbers; mostly one slice, which is much faster than each number."""
-    parts = [column[own.start : own.stop : own.step] for own in rows]
-    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
 
 
 def optimizer_names(recording: Recording) -> dict[int, str]:

@@ -20,7 +20,13 @@ from gradscope.recording.events import ClipEvent, StepEvent, only
 from gradscope.recording.evidence.summaries import LimitRecord, SeriesKind
 from gradscope.recording.evidence.training import RunEnding, WatchCost
 from gradscope.recording.finding import UNJUDGED, Verdict
-from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
+from gradscope.recording.norm_table import (
+    NOT_MEASURED,
+    NormTable,
+    are_unmeasured,
+    measured_in,
+    norms_of,
+)
 from gradscope.recording.records import CapturedStep, Recording, Site
 
 _SHOWN = 4
@@ -369,16 +375,19 @@ def _seconds(window: LoopWindow, event: StepEvent | None) -> float | None:
 
 def _grad_norm(norms: NormTable, step: int) -> float | None:
     """Return the norm of all gradients in a step."""
-    found = (norms.gradients[row] for row in norms.rows_of(step))
-    return total_norm(norm for norm in found if not norm < 0)
+    rows = norms.rows_of(step)
+    return total_norm(measured_in(norms.gradients[rows.start : rows.stop]))
 
 
 def _update_ratio(norms: NormTable, step: int) -> float | None:
     """Return the norm of all updates over that of these parameters; None if not measured."""
     rows = norms.rows_of(step)
-    if norms.updates[rows.start : rows.stop].count(NOT_MEASURED) == len(rows):
+    measured = norms.updates[rows.start : rows.stop]
+    if are_unmeasured(measured):
         return None  # as in nine steps of ten
-    measured = [row for row in rows if not norms.updates[row] < 0]
-    updates = total_norm(norms.updates[row] for row in measured)
-    weights = total_norm(norms.weights[row] for row in measured)
+    known, of_known = measured_in(measured), norms.weights[rows.start : rows.stop]
+    if len(known) < len(measured):
+        pairs = zip(measured, of_known, strict=True)
+        of_known = [weight for update, weight in pairs if update != NOT_MEASURED]
+    updates, weights = total_norm(known), total_norm(of_known)
     return updates / weights if updates is not None and weights else None

@@ -10,7 +10,13 @@ from gradscope.cli import options
 from gradscope.cli.errors import show_note
 from gradscope.cli.options import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
-from gradscope.cli.rank_recordings import loaded_job, recording_paths
+from gradscope.cli.rank_recordings import (
+    checked_ranks,
+    is_large,
+    read_in_full,
+    read_jobs,
+    recording_paths,
+)
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
@@ -82,15 +88,18 @@ def export(
     paths = tuple(recording_paths(recordings))
     plan.check(force=force, inputs=paths)
     settings = settings_of(rules)
+    ranks = checked_ranks(paths) if len(paths) > 1 else ()
 
     def load() -> Report:
-        loaded = loaded_job(recordings).recordings
+        (job,) = read_jobs(ranks or paths)
+        loaded = read_in_full(job).recordings
         # Garbage collections would visit the records, a million for a long run.
         gc.freeze()
         return judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
 
-    # Ranks are joined, for which all of them have to be in memory.
-    source = Source(run=RunInFile.of(paths[0]) if len(paths) == 1 else None, load=load)
+    first = (ranks or paths)[0]
+    run = RunInFile.of(first) if not ranks or is_large(ranks) else None
+    source = Source(run=run, load=load, ranks=ranks)
     # Names of files may hold surrogates, which no encoding can write.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,12 +72,17 @@ def read_jobs(paths: Sequence[Path]) -> list[Loaded]:
 
 def tell_missing(job: Loaded) -> None:
     """Print which ranks of a job have no recording, where there are several."""
-    from gradscope.analysis.folding import joined_numbers
     from gradscope.analysis.ranks.job import Job
 
-    missing = Job.of(job.recordings).missing
-    if missing and len(job.paths) > 1:
-        size = len(missing) + len(job.paths)
+    if len(job.paths) > 1:
+        _tell_missing(Job.of(job.recordings).missing, len(job.paths))
+
+
+def _tell_missing(missing: Sequence[int], given: int) -> None:
+    from gradscope.analysis.folding import joined_numbers
+
+    if missing:
+        size = len(missing) + given
         many = "ranks" if len(missing) > 1 else "rank"
         show_note(f"no recording of {many} {joined_numbers(missing)} of {size} was given")
 
@@ -95,11 +100,37 @@ def loaded_job(given: Iterable[Path]) -> Loaded:
     """
     jobs = loaded_jobs(given)
     if len(jobs) > 1:
-        names = " and ".join(repr(str(job.paths[0])) for job in jobs[:2])
-        raise GradscopeError(
-            f"{names} are not of one job", help="give one recording, or the ranks of one job"
-        )
+        raise _not_one_job(job.paths[0] for job in jobs)
     return jobs[0]
+
+
+def _not_one_job(paths: Iterable[Path]) -> GradscopeError:
+    names = " and ".join(repr(str(path)) for path in islice(paths, 2))
+    return GradscopeError(
+        f"{names} are not of one job", help="give one recording, or the ranks of one job"
+    )
+
+
+def checked_ranks(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the recordings of one job by rank, and print which ranks have none.
+
+    Only their identities are read.
+
+    Raises:
+        GradscopeError: A file cannot be read, or they are not of one job.
+    """
+    from gradscope.recording.store import load_identity
+
+    known = {path: load_identity(path) for path in paths}
+    ranks = {path: one for path, one in known.items() if one is not None and one.world_size > 1}
+    if len(ranks) < len(known):
+        raise _not_one_job(known)
+    _check_job([(one.job, one.world_size, one.started, path) for path, one in ranks.items()])
+    found = sorted((one.rank, path) for path, one in ranks.items())
+    _check_once(found)
+    every = range(next(iter(ranks.values())).world_size)
+    _tell_missing([rank for rank in every if rank not in dict(found)], len(found))
+    return tuple(path for _, path in found)
 
 
 def read_in_full(job: Loaded) -> Loaded:
@@ -245,16 +276,20 @@ def grouped(paths: Sequence[Path], recordings: "Sequence[Recording]") -> list[Lo
             starts.append((identity.job, identity.world_size, identity.started, path))
     _check_job(starts)
     ranks.sort(key=lambda one: one[0])
-    for (number, path, _), (other, second, _) in pairwise(ranks):
+    _check_once([(number, path) for number, path, _ in ranks])
+    if not ranks:
+        return alone
+    job = Loaded(tuple(path for _, path, _ in ranks), tuple(one for *_, one in ranks))
+    return [job, *alone]
+
+
+def _check_once(ranks: "Sequence[tuple[int, Path]]") -> None:
+    for (number, path), (other, second) in pairwise(ranks):
         if number == other:
             raise GradscopeError(
                 f"{str(path)!r} and {str(second)!r} are both of rank {number}",
                 help="give one recording per rank",
             )
-    if not ranks:
-        return alone
-    job = Loaded(tuple(path for _, path, _ in ranks), tuple(one for *_, one in ranks))
-    return [job, *alone]
 
 
 def _check_job(starts: "Sequence[tuple[str, int, float, Path]]") -> None:

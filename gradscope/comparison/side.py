@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from math import isfinite, nan
 from statistics import median
 from typing import Literal, TypeVar
@@ -12,7 +12,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, measured_in, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
 
 Cell = TypeVar("Cell")
@@ -25,6 +25,7 @@ class Series:
     """Norms of one parameter in the steps of a run; missing ones are `NOT_MEASURED`."""
 
     steps: "array[int]" = field(default_factory=lambda: array("q"))
+    """Parameters that are measured in the same steps share them."""
     norms: "array[float]" = field(default_factory=lambda: array("d"))
     weights: "array[float]" = field(default_factory=lambda: array("d"))
 
@@ -129,7 +130,7 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
 
 
 def _measured_steps(recording: Recording) -> set[int]:
-    return set(norms_of(recording).steps)
+    return set(norms_of(recording).distinct_steps())
 
 
 def letter_of(position: int) -> str:
@@ -164,7 +165,8 @@ def side_of(position: int, name: str, report: Report, steps: Collection[int]) ->
         compared = [one for one in run.steps if one.step in steps]
         last = compared[-1] if compared else None
         loss = None if last is None else last.loss
-        norm = _median([one.grad_norm for one in compared if one.grad_norm is not None])
+        norms = [one.grad_norm for one in compared if one.grad_norm is not None]
+        norm = _median(list(filter(isfinite, norms)), len(norms))
     single = next(iter(steps)) if len(steps) == 1 else None
     return Side(
         letter=letter_of(position),
@@ -212,17 +214,21 @@ def _series(
     table = norms_of(recording)
     found: dict[int, Series] = {}
     codes: dict[int, int] = {}
+    nothing = array("q")
     wanted = frozenset(steps)
     for measured, rows in table.blocks():
         count = len(measured)
+        joined: dict[int, array[int]] = {}
         every = table.steps[rows.start : rows.stop : count]
         chosen = [place for place, step in enumerate(every) if step in wanted]
         if not chosen:
             continue
         for place, parameter in enumerate(measured, rows.start):
             own = slice(place, rows.stop, count)
-            series = found.setdefault(parameter, Series())
-            series.steps.extend(_chosen(every, chosen))
+            before = found.get(parameter) or Series(steps=nothing)
+            if id(before.steps) not in joined:
+                joined[id(before.steps)] = before.steps + array("q", _chosen(every, chosen))
+            series = found[parameter] = replace(before, steps=joined[id(before.steps)])
             series.norms.extend(_chosen(table.gradients[own], chosen))
             series.weights.extend(_chosen(table.weights[own], chosen))
             # The order is: the best first.
@@ -239,9 +245,8 @@ def _chosen(column: Sequence[Cell], places: Sequence[int]) -> Sequence[Cell]:
 def _of_series(
     row: ParameterRow, recording: Recording, series: Series, reach: Reach | None
 ) -> SideParameter:
-    known: Sequence[float] = series.norms
-    if NOT_MEASURED in known:
-        known = [norm for norm in known if norm != NOT_MEASURED]
+    known = list(measured_in(series.norms))
+    finite = known if isfinite(sum(known)) else list(filter(isfinite, known))
     return SideParameter(
         name=row.name,
         module=row.module,
@@ -249,19 +254,17 @@ def _of_series(
         numel=row.numel,
         reach=reach or ("unknown" if row.requires_grad else "frozen"),
         reason=None if known else row.reason,
-        norm=_median(known),
+        norm=_median(finite, len(known)),
         weight_norm=next((one for one in series.weights[-1:] if one != NOT_MEASURED), None),
-        # A finite sum shows that every norm is finite.
-        nonfinite=0 if isfinite(sum(known)) else sum(not isfinite(norm) for norm in known),
+        nonfinite=len(known) - len(finite),
         absolute_maximum=None,
         is_shard=recording.parameters[row.index].is_shard,
         series=series,
     )
 
 
-def _median(values: Sequence[float]) -> float | None:
-    """Return the median; NaN if most are not finite, None without any."""
-    if not values:
+def _median(finite: Sequence[float], count: int) -> float | None:
+    """Return the median of so many numbers; NaN if most are not finite, None without any."""
+    if not count:
         return None
-    finite = values if isfinite(sum(values)) else [one for one in values if isfinite(one)]
-    return median(finite) if 2 * len(finite) > len(values) else nan
+    return median(finite) if 2 * len(finite) > count else nan

@@ -8,7 +8,8 @@ from gradscope.analysis.recording_index import StepView, first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.errors import GradscopeError
-from gradscope.recording.records import NodeRecord, Recording, TensorRef
+from gradscope.recording.records import CapturedStep, NodeRecord, Recording, TensorRef
+from gradscope.recording.streaming import RunInFile
 from gradscope.report.json.shape import Json
 from gradscope.report.number_format import figure
 
@@ -20,15 +21,20 @@ _COLORS = ("#fff7bc", "#fee391", "#fec44f", "#fe9929", "#d95f0e")
 _ZERO, _BROKEN = "#c5b0d5", "#e31a1c"
 
 
-def explorer_files(report: Report) -> dict[str, Json]:
+def explorer_files(source: Report | RunInFile) -> dict[str, Json]:
     """Return the contents of the files by name: a graph, and its node data.
 
     Raises:
         GradscopeError: No step was captured in detail.
     """
-    view = _view(report.recording)
+    steps: Iterable[CapturedStep]
+    if isinstance(source, RunInFile):
+        recording, steps = source.structure, source.captured_steps()
+    else:
+        recording, steps = source.recording, source.recording.captured_steps
+    view = _view(recording, steps)
     norms = {node.index: _norms(node, view) for node in view.nodes}
-    name = report.target.model or report.target.name
+    name = recording.target.model or recording.target.name
     incoming = _incoming(view.recording)
     nodes: list[Json] = [
         _node(node, view, norms[node.index], incoming.get(node.index, [])) for node in view.nodes
@@ -41,13 +47,17 @@ def explorer_files(report: Report) -> dict[str, Json]:
     }
 
 
-def _view(recording: Recording) -> StepView:
+def _view(recording: Recording, steps: Iterable[CapturedStep]) -> StepView:
     """Return the judged step; of a run, the last one that was captured in detail."""
-    captured = [one.recording for one in recording.captured_steps]
-    for one in (recording, *reversed(captured)):
-        view = first_step(one)
-        if view.nodes:
-            return view
+    view = first_step(recording)
+    if view.nodes:
+        return view
+    last = None
+    for step in steps:
+        view = first_step(step.recording)
+        last = view if view.nodes else last
+    if last is not None:
+        return last
     raise GradscopeError(
         "the recording has no step with all tensors, which Model Explorer would show",
         help="record one: gradscope run without --no-tensors, or gradscope inspect --save",

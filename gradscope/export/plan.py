@@ -99,9 +99,9 @@ class ExportPlan:
     def _write_curves_and_graph(self, source: Source) -> None:
         if self.form == "tensorboard":
             with written(self.files[0]) as path:
-                write_events(scalars(source.least), path)
+                write_events(scalars(source.least, source.each_rank()), path)
         if self.form == "model-explorer":
-            contents = explorer_files(source.report)
+            contents = explorer_files(source.report if source.run is None else source.run)
             for target in self.files:
                 with written(target) as path:
                     path.write_text(json_text(contents[target.name]), encoding="utf-8")

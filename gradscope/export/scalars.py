@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
+from itertools import chain
 
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.ranks.job_summary import RankSeries, rank_series
@@ -148,7 +149,7 @@ class Scalars:
     """Values by tag. Values that were not measured are omitted."""
 
 
-def scalars(source: Report | RunInFile) -> Iterator[Scalars]:
+def scalars(source: Report | RunInFile, ranks: Iterable[Recording] = ()) -> Iterator[Scalars]:
     """Yield the scalars of a report's recording, or of a run in its file.
 
     `global/…` holds those of the whole step, under the name of its optimizer where there are
@@ -156,10 +157,14 @@ def scalars(source: Report | RunInFile) -> Iterator[Scalars]:
     `parameter_update_ratio/…` and `parameter_weight_norm/…` those of single parameters;
     `rank_loss/…` and `rank_grad_norm/…` those of the ranks of a job. TensorBoard sorts them by
     these words.
+
+    Args:
+        source: The report of a recording, or a run in its file.
+        ranks: The recording of each rank of a job.
     """
     steps = _steps_of(source)
     tags = _Tags(steps.recording)
-    of_ranks = {} if isinstance(source, RunInFile) else rank_scalars(source)
+    of_ranks = rank_scalars(ranks)
     for one, norms in steps.numbers:
         prefix = f"global/{one.optimizer}/" if steps.are_of_several else "global/"
         values = (
@@ -232,16 +237,16 @@ def _modules_of(recording: Recording) -> list[tuple[int, ...]]:
     return [tuple(one for one in found if counts[one] > 1) for found in holders]
 
 
-def _rank_rows(report: Report) -> Iterator[Row]:
-    """Yield a row for each step of each rank; none outside of a job of several."""
-    for one in _ranks_of(report):
+def _rank_rows(ranks: Iterable[Recording]) -> Iterator[Row]:
+    """Yield a row for each step of each rank."""
+    for one in _series_of(ranks):
         losses, norms = dict(one.losses), dict(one.norms)
         for step in sorted({*losses, *norms}):
             yield (step, one.rank, losses.get(step), norms.get(step), one.is_part)
 
 
-def _ranks_of(report: Report) -> Sequence[RankSeries]:
-    return rank_series(report.ranks) if len(report.ranks) > 1 else ()
+def _series_of(ranks: Iterable[Recording]) -> Iterator[RankSeries]:
+    return chain.from_iterable(rank_series([rank]) for rank in ranks)
 
 
 RANKS = ExportTable(
@@ -253,15 +258,17 @@ RANKS = ExportTable(
         ("grad_norm", "number"),
         ("is_part", "flag"),
     ),
-    rows=_rank_rows,
+    rows=lambda report: _rank_rows(report.ranks) if len(report.ranks) > 1 else iter(()),
     streamed=lambda _: iter(()),
+    needs_order=False,
+    of_ranks=_rank_rows,
 )
 
 
-def rank_scalars(report: Report) -> Mapping[int, list[tuple[str, float]]]:
+def rank_scalars(ranks: Iterable[Recording]) -> Mapping[int, list[tuple[str, float]]]:
     """Return the loss and the gradient norm of each rank under their tags, by step."""
     found: dict[int, list[tuple[str, float]]] = {}
-    for one in _ranks_of(report):
+    for one in _series_of(ranks):
         for tag, values in (("rank_loss", one.losses), ("rank_grad_norm", one.norms)):
             for step, value in values:
                 found.setdefault(step, []).append((f"{tag}/{one.rank}", value))

@@ -1,13 +1,15 @@
 """A table as it is exported: columns and rows, and the columns of a line of code."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path
 from gradscope.frozen import dataclass
-from gradscope.recording.records import Site
+from gradscope.recording.records import Recording, Site
+from gradscope.recording.store import load_recording
 from gradscope.recording.streaming import RunInFile
 
 
@@ -17,9 +19,13 @@ class Source:
     """What is exported."""
 
     run: RunInFile | None
-    """A run that can be read from its file a few steps at a time."""
+    """A run that can be read from its file a few steps at a time; of a job with many ranks, the
+    first one's: their norms are not joined.
+    """
     load: Callable[[], Report]
     """Reads all of it."""
+    ranks: tuple[Path, ...] = ()
+    """Recordings of the ranks of a job, by rank; none of a single process."""
 
     @cached_property
     def report(self) -> Report:
@@ -29,7 +35,11 @@ class Source:
     @property
     def least(self) -> Report | RunInFile:
         """The run in its file if there is one, otherwise the report."""
-        return self.report if self.run is None else self.run
+        return self.report if self.run is None or not self.run.is_in_order else self.run
+
+    def each_rank(self) -> Iterator[Recording]:
+        """Yield the recording of each rank of a job, one in memory at a time."""
+        return map(load_recording, self.ranks)
 
 
 Kind = Literal["integer", "number", "text", "flag", "json"]
@@ -50,11 +60,18 @@ class ExportTable:
     """Returns the rows in the order in which they were recorded."""
     streamed: Callable[[RunInFile], Iterator[Row]] | None = None
     """Returns the rows of a run that is not in memory; None if all of it has to be known first."""
+    needs_order: bool = True
+    """Whether these are only right if the steps and events in the file are in order."""
+    of_ranks: Callable[[Iterable[Recording]], Iterator[Row]] | None = None
+    """Returns the rows of a job from each of its ranks, for a table that compares them."""
 
     def rows_of(self, source: "Source") -> Iterator[Row]:
         """Return the rows, if possible without the whole recording in memory."""
-        if source.run is not None and self.streamed is not None:
-            return self.streamed(source.run)
+        if source.ranks and self.of_ranks is not None:
+            return self.of_ranks(source.each_rank())
+        run = source.run
+        if run is not None and self.streamed and (run.is_in_order or not self.needs_order):
+            return self.streamed(run)
         return self.rows(source.report)
 
     @property

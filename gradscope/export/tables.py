@@ -9,6 +9,7 @@ from gradscope.export.scalars import RANKS, STEPS
 from gradscope.export.table import LOCATION_COLUMNS, ExportTable, Kind, Row, location_cells
 from gradscope.recording.norm_table import REACHES, NormTable
 from gradscope.recording.records import (
+    CapturedStep,
     EventRecord,
     GradientStat,
     ModuleCallRecord,
@@ -104,21 +105,22 @@ PARAMETERS = ExportTable(
     ),
     rows=_parameter_rows,
     streamed=_streamed_parameter_rows,
+    needs_order=False,
 )
 
 
 def _tensor_rows(report: Report) -> Iterator[Row]:
-    return _rows_of_tensors(report.recording)
+    return _rows_of_tensors(report.recording, report.recording.captured_steps)
 
 
 def _streamed_tensor_rows(run: RunInFile) -> Iterator[Row]:
-    return _rows_of_tensors(run.tensors())
+    return _rows_of_tensors(run.structure, run.captured_steps())
 
 
-def _rows_of_tensors(recording: Recording) -> Iterator[Row]:
+def _rows_of_tensors(recording: Recording, steps: Iterable[CapturedStep]) -> Iterator[Row]:
     for row in _tensors_of(recording):
         yield (None, *row)
-    for position, captured in enumerate(recording.captured_steps):
+    for position, captured in enumerate(steps):
         for row in _tensors_of(captured.recording):
             yield (position, captured.step, *row[1:])
 
@@ -170,6 +172,7 @@ TENSORS = ExportTable(
     ),
     rows=_tensor_rows,
     streamed=_streamed_tensor_rows,
+    needs_order=False,
 )
 
 

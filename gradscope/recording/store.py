@@ -9,6 +9,7 @@ from pathlib import Path
 from gradscope.garbage import no_garbage_collection
 from gradscope.recording.batches.kept_batch import read_kept_batches
 from gradscope.recording.continuation.joining import continued, start_of
+from gradscope.recording.evidence.ranks import RankIdentity
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.opening import opened_to_read
@@ -27,8 +28,9 @@ from gradscope.recording.stored_gradient_tables import (
     read_stored_gradients,
 )
 from gradscope.recording.tables import (
+    captured_steps,
     contents,
-    read_captured_steps,
+    evidence_tables,
     read_parameter_stats,
     recording_of,
 )
@@ -90,6 +92,16 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
     return recording if start is None else continued(recording, after, start)
 
 
+def load_identity(path: Path) -> RankIdentity | None:
+    """Return which rank a recording is of, without reading the rest; None outside of jobs.
+
+    Raises:
+        GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
+    """
+    with opened_to_read(path) as base:
+        return next(iter(evidence_tables()[RankIdentity].records(base)), None)
+
+
 def absorb_continuation(path: Path) -> None:
     """Join a recording with the part in the file beside it, which is removed.
 
@@ -111,7 +123,7 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
         header,
         lambda table: table.records(base),
         stats=read_parameter_stats(base),
-        captured_steps=read_captured_steps(base),
+        captured_steps=tuple(captured_steps(base)),
     )
     return replace(
         recording,

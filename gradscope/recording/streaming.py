@@ -1,8 +1,7 @@
-"""The recording of a run of which every step is kept, in its file: memory holds a part of it."""
+"""The recording of a run in its file: memory holds a part of it."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +14,7 @@ from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.opening import opened_to_read
 from gradscope.recording.paths import continuation_of
-from gradscope.recording.records import EventRecord, Recording, StepRecord
+from gradscope.recording.records import CapturedStep, EventRecord, Recording, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
 from gradscope.recording.step_norms import has_norms, norm_tables
 from gradscope.recording.table import BATCH, Record, Table
@@ -23,8 +22,8 @@ from gradscope.recording.tables import (
     EVENTS,
     REPEATED_STEPS,
     STEPS,
+    captured_steps,
     evidence_tables,
-    read_captured_steps,
     recording_of,
 )
 
@@ -109,13 +108,16 @@ class RunInFile:
     file: Path
     structure: Recording
     """What is known of the run besides its steps and captured steps."""
+    is_in_order: bool
+    """Whether its steps and events can be read a few at a time. Those of a run that keeps only a
+    part of them cannot, and are few.
+    """
 
     @classmethod
     def of(cls, file: Path) -> "RunInFile | None":
         """Return the run of a recording; None for one that has to be read as a whole.
 
-        This is a recording of single steps, one in several files, one by an earlier version, and
-        one that keeps summaries of steps, which is never large.
+        This is a recording of single steps, one in several files, and one by an earlier version.
 
         Raises:
             GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
@@ -124,9 +126,10 @@ class RunInFile:
         if following.exists() and following.stat().st_size:
             return None
         with opened_to_read(file) as base:
-            if not _is_in_order(base):
+            if not _is_run(base):
                 return None
-            return cls(file=file, structure=_part(base, without=_OF_STEPS))
+            structure = _part(base, without=_OF_STEPS)
+            return cls(file=file, structure=structure, is_in_order=_is_in_order(base))
 
     def steps(self) -> Iterator[_StepEvents]:
         """Yield all steps with their events.
@@ -156,15 +159,14 @@ class RunInFile:
             steps = max(_NORMS // max(len(self.structure.parameters), 1), 1)
             yield from norm_tables(base, self.numels, steps)
 
-    def tensors(self) -> Recording:
-        """Return a recording of the tensors, and of the captured steps: it lacks all else.
+    def captured_steps(self) -> Iterator[CapturedStep]:
+        """Yield the captured steps.
 
         Raises:
             GradscopeError: The file cannot be read.
         """
         with opened_to_read(self.file) as base:
-            found = _part(base, without=_OF_STEPS)
-            return replace(found, captured_steps=read_captured_steps(base))
+            yield from captured_steps(base)
 
     @property
     def numels(self) -> Mapping[int, int]:
@@ -178,11 +180,14 @@ def _part(base: sqlite3.Connection, without: Collection[Table[Any]]) -> Recordin
     return recording_of(header, lambda one: () if one in without else one.records(base), stats=())
 
 
+def _is_run(base: sqlite3.Connection) -> bool:
+    """Return whether a file has a run whose norms are stored by step."""
+    query = f"SELECT 1 FROM {STEPS.name} WHERE kind = 'run' LIMIT 1"
+    return base.execute(query).fetchone() is not None and has_norms(base)
+
+
 def _is_in_order(base: sqlite3.Connection) -> bool:
-    """Return whether a file has a run whose steps and events are in order."""
-    is_run = base.execute(f"SELECT 1 FROM {STEPS.name} WHERE kind = 'run' LIMIT 1").fetchone()
-    if not is_run or not has_norms(base):
-        return False
+    """Return whether the steps and events of a run are all there, in order."""
     if next(evidence_tables()[StepSummary].rows(base), None) is not None:
         return False
     return not any(

@@ -200,8 +200,8 @@ def recording_of(
     )
 
 
-_Parts = Mapping[str, Mapping[int, tuple[Any, ...]]]
-"""By name of the table, and number of the captured step: its records."""
+_Parts = Mapping[str, "_OfCapturedSteps"]
+"""By name of the table: its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,25 +277,27 @@ def captured_step_definitions() -> tuple[str, ...]:
     )
 
 
-def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
-    """Return the captured steps in a file."""
+def captured_steps(base: sqlite3.Connection) -> Iterator[CapturedStep]:
+    """Yield the captured steps in a file; only those that later ones repeat stay in memory."""
     rows = CAPTURED_STEPS.records(base)
     if not rows:
-        return ()
+        return
     parts = {
-        name: _by_captured_step(table, base)
+        name: _OfCapturedSteps(table, base)
         for name, table in captured_step_tables_by_name().items()
     }
     # Those of a long run are not all kept: their indices have gaps.
-    indices = base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")
-    found: dict[int, CapturedStep] = {}
-    for (index,), row in zip(indices.fetchall(), rows, strict=True):
-        found[index] = _captured_step(row, index, parts, found)
-    positions = {index: position for position, index in enumerate(found)}
-    return tuple(
-        one if one.same_as is None else replace(one, same_as=positions[one.same_as])
-        for one in found.values()
-    )
+    indices = [
+        index for (index,) in base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")
+    ]
+    positions = {index: position for position, index in enumerate(indices)}
+    repeated_ones = {row.same_as for row in rows}
+    before: dict[int, CapturedStep] = {}
+    for index, row in zip(indices, rows, strict=True):
+        found = _captured_step(row, index, parts, before)
+        if index in repeated_ones:
+            before[index] = found
+        yield found if found.same_as is None else replace(found, same_as=positions[found.same_as])
 
 
 def _captured_step(
@@ -304,7 +306,7 @@ def _captured_step(
     """Return a captured step; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
-        return parts[table.name].get(index, ())
+        return parts[table.name].of(index)
 
     own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
     if row.same_as is None:
@@ -318,14 +320,23 @@ def _captured_step(
     )
 
 
-def _by_captured_step(
-    table: Table[Record], base: sqlite3.Connection
-) -> dict[int, tuple[Record, ...]]:
-    read = _sharing(table)
-    return {
-        captured: tuple(read([row[1:] for row in rows]))
-        for captured, rows in groupby(table.rows(base), key=itemgetter(0))
-    }
+class _OfCapturedSteps:
+    """The records of captured steps in a table, which are asked for in their order."""
+
+    def __init__(self, table: Table[Any], base: sqlite3.Connection) -> None:
+        self._read = _sharing(table)
+        self._groups = groupby(table.rows(base), key=itemgetter(0))
+        self._next = next(self._groups, None)
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        """Return the records of a captured step."""
+        while self._next is not None and self._next[0] < index:
+            self._next = next(self._groups, None)
+        if self._next is None or self._next[0] > index:
+            return ()
+        found = tuple(self._read([row[1:] for row in self._next[1]]))
+        self._next = next(self._groups, None)
+        return found
 
 
 def _sharing(table: Table[Record]) -> Callable[[Sequence[Row]], Iterable[Record]]:

@@ -10,6 +10,8 @@ from gradscope.errors import GradscopeError
 from gradscope.export.model_explorer import explorer_files
 from gradscope.export.plan import planned_export
 from gradscope.export.table import Source
+from gradscope.recording.store import save_recording
+from gradscope.recording.streaming import RunInFile
 
 
 @pytest.fixture(name="written")
@@ -96,3 +98,10 @@ def test_numbers_that_json_cannot_hold_are_named():
 def test_wrong_output_is_an_error(output, table, message):
     with pytest.raises(GradscopeError, match=message):
         planned_export("model-explorer", output, table)
+
+
+def test_a_run_in_its_file_gives_its_last_captured_step(tmp_path, run_report):
+    save_recording(run_report.recording, tmp_path / "run.gradscope")
+    found = explorer_files(RunInFile.of(tmp_path / "run.gradscope"))
+    assert found == explorer_files(run_report)
+    assert len(run_report.recording.captured_steps) > 1

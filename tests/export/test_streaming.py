@@ -1,5 +1,6 @@
 """Tables of a long run are read from its file a few steps at a time, and are the same."""
 
+import json
 import tracemalloc
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 from gradscope.cli import main
 from gradscope.export.scalars import scalars
 from gradscope.export.tables import TABLES
+from gradscope.recording.evidence.ranks import RankIdentity
 from gradscope.recording.paths import continuation_of
 from gradscope.recording.records import CapturedStep
 from gradscope.recording.store import load_recording, save_recording
@@ -34,6 +36,7 @@ def both(name, path):
     """Rows of a table from the file, and from the recording in memory."""
     run, table = RunInFile.of(path), TABLES[name]
     assert run is not None
+    assert run.is_in_order or not table.needs_order
     whole = table.rows(Report.from_recording(load_recording(path)))
     return list(table.streamed(run)), list(whole)
 
@@ -42,6 +45,10 @@ def both(name, path):
 def test_rows_are_those_of_the_whole_recording(name, tmp_path, run_report):
     repeated_run(tmp_path / "repeated.gradscope", None)
     written(tmp_path / "plain.gradscope", None, numbers(300))
+    if not TABLES[name].needs_order:
+        written(tmp_path / "kept.gradscope", ROOM, numbers(1_000))
+        repeated_run(tmp_path / "kept_repeated.gradscope", ROOM)
+        assert not RunInFile.of(tmp_path / "kept.gradscope").is_in_order
     save_recording(run_report.recording, tmp_path / "turns.gradscope")
     for path in sorted(tmp_path.iterdir()):
         streamed, whole = both(name, path)
@@ -135,8 +142,6 @@ def peak(path, steps):
 def test_what_is_not_in_order_is_read_as_a_whole(tmp_path):
     save_recording(small(), tmp_path / "step.gradscope")
     assert RunInFile.of(tmp_path / "step.gradscope") is None
-    written(tmp_path / "kept.gradscope", ROOM, numbers(1_000))
-    assert RunInFile.of(tmp_path / "kept.gradscope") is None
     path = tmp_path / "resumed.gradscope"
     written(path, None, numbers(5))
     assert RunInFile.of(path) is not None
@@ -157,8 +162,69 @@ def test_a_table_alone_is_streamed_and_one_of_several_is_not(
     assert capsysbinary.readouterr().out == (tmp_path / "tables" / f"{name}.csv").read_bytes()
 
 
-def export(monkeypatch, *arguments):
+def export(monkeypatch, *arguments, code=0):
     monkeypatch.setattr("sys.argv", ["gradscope", "export", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 0
+    assert ended.value.code == code
+
+
+def saved_job(folder, count, job="a"):
+    """Save the recordings of the ranks of a job, whose norms and losses differ."""
+    for rank in range(count):
+        run = Run()
+        model = run.model("model", 2)
+        optimizer = run.optimizer(model, "SGD", line=3, name="optimizer")
+        for turn in range(4):
+            run.backward(model, line=10, loss=turn + rank / 8, rows=4)
+            run.step(optimizer, line=11, norm=1.0 + turn + rank, lr=0.1)
+            run.zero(optimizer, line=12)
+        identity = RankIdentity(
+            rank=rank, local_rank=rank, world_size=count, backend="gloo", job=job, host="here",
+            started=float(rank), clock=0.0,
+        )  # fmt: skip
+        made = run.recording()
+        made = replace(made, evidence=(*made.evidence, identity))
+        save_recording(made, folder / f"{job}.rank{rank}.gradscope")
+
+
+def test_ranks_are_read_one_after_the_other(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    saved_job(tmp_path, 3)
+    files = sorted(map(str, tmp_path.glob("a.rank*")))
+    whole = Report.of_job([load_recording(path) for path in files])
+    expected = list(TABLES["ranks"].rows(whole))
+    monkeypatch.setattr("gradscope.cli.rank_recordings.read_jobs", None)
+    monkeypatch.setattr("gradscope.cli.export.read_jobs", None)
+    export(monkeypatch, *reversed(files), "--to", "jsonl", "--table", "ranks")
+    rows = [tuple(json.loads(line).values()) for line in capsys.readouterr().out.splitlines()]
+    assert rows == expected
+    assert {(step, rank, loss) for step, rank, loss, *_ in rows} >= {(0, 0, 0.0), (3, 2, 3.25)}
+
+
+def test_tables_of_a_large_job_are_those_of_its_first_rank(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    saved_job(tmp_path, 3)
+    monkeypatch.setattr("gradscope.cli.rank_recordings._READ_WHOLE", 2)
+    monkeypatch.setattr("gradscope.cli.export.read_jobs", None)
+    export(monkeypatch, ".", "--to", "csv", "--table", "steps")
+    of_job = capsys.readouterr().out
+    export(monkeypatch, "a.rank0.gradscope", "--to", "csv", "--table", "steps")
+    assert capsys.readouterr().out == of_job
+    assert len(of_job.splitlines()) == 5
+
+
+def test_missing_ranks_are_told_and_other_jobs_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    saved_job(tmp_path, 3)
+    (tmp_path / "a.rank1.gradscope").unlink()
+    export(monkeypatch, ".", "--to", "csv", "--table", "ranks")
+    told = capsys.readouterr()
+    assert "no recording of rank 1 of 3 was given" in told.err
+    assert len(told.out.splitlines()) == 1 + 2 * 4
+    saved_job(tmp_path, 2, job="b")
+    export(monkeypatch, "a.rank0.gradscope", "b.rank1.gradscope", "--to", "csv", "-o", "x", code=2)
+    assert "are ranks of different jobs" in capsys.readouterr().err
+    accumulating(tmp_path / "alone.gradscope", 1, 3)
+    export(monkeypatch, "a.rank0.gradscope", "alone.gradscope", "--to", "csv", "-o", "x", code=2)
+    assert "are not of one job" in capsys.readouterr().err

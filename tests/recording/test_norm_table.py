@@ -3,7 +3,9 @@
 import dataclasses
 import math
 import sqlite3
+import struct
 import tracemalloc
+from array import array
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -13,7 +15,13 @@ from hypothesis import strategies as st
 
 from gradscope.analysis.recording_index import last_run_step, step_view
 from gradscope.recording.meta import header_of
-from gradscope.recording.norm_table import NormTable, norms_of
+from gradscope.recording.norm_table import (
+    NOT_MEASURED,
+    NormTable,
+    are_unmeasured,
+    measured_in,
+    norms_of,
+)
 from gradscope.recording.records import GradientStat, StepRecord
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import load_recording, save_recording
@@ -168,3 +176,14 @@ def test_a_million_norms_fit_in_little_memory(tmp_path):
     tracemalloc.stop()
     assert len(table) == len(before.parameter_stats) == 20_000
     assert size * 50 < 60e6
+
+
+def test_measured_norms_are_told_by_their_bytes():
+    # The bytes of the end of one and the beginning of the other are those of a missing norm.
+    tiny, odd = struct.unpack("<2d", bytes((1, 1, 0, 0, 0, 0, 0, 0, 0xF0, 0xBF, 1, 1, 1, 1, 1, 63)))
+    assert list(measured_in(array("d", [tiny, odd]))) == [tiny, odd]
+    assert list(measured_in([0.5, NOT_MEASURED, 0.0])) == [0.5, 0.0]
+    assert are_unmeasured(array("d", [NOT_MEASURED, NOT_MEASURED]))
+    assert are_unmeasured([]) and not are_unmeasured([NOT_MEASURED, 0.0])
+    broken = measured_in(array("d", [math.nan, NOT_MEASURED, math.inf]))
+    assert math.isnan(broken[0]) and list(broken[1:]) == [math.inf]

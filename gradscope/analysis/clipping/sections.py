@@ -141,10 +141,15 @@ def _contributions(
 
 def _joined(names: Mapping[int, str], step: Norms, norm_type: float) -> dict[str, float]:
     """Return the norm of all parameters that have a name together."""
+    if len(set(names.values())) == len(names):
+        return {names[index]: norm for index, norm in step.items()}
     together: dict[str, list[float]] = {}
     for index, norm in step.items():
         together.setdefault(names[index], []).append(norm)
-    return {name: norm_of_norms(norms, norm_type) for name, norms in together.items()}
+    return {
+        name: norms[0] if len(norms) == 1 else norm_of_norms(norms, norm_type)
+        for name, norms in together.items()
+    }
 
 
 def _shares(step: Mapping[str, float], norm_type: float) -> dict[str, float]:

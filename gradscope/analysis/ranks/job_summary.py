@@ -8,7 +8,7 @@ from gradscope.analysis.norms import GlobalNorm, global_norms, total_norm
 from gradscope.analysis.ranks.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.ranks.joined import is_joinable
 from gradscope.frozen import dataclass
-from gradscope.recording.norm_table import norms_of
+from gradscope.recording.norm_table import measured_in, norms_of
 from gradscope.recording.records import Recording, Site
 
 
@@ -174,14 +174,13 @@ def rank_series(recordings: Sequence[Recording]) -> tuple[RankSeries, ...]:
 
 
 def _norms(rank: Rank) -> tuple[tuple[int, float], ...]:
-    if rank.recording.is_outline:
-        known = ((step, rank.squares("step", step)) for step in rank.steps("step"))
-        return tuple((step, math.sqrt(math.fsum(one.values()))) for step, one in known if one)
-    table = norms_of(rank.recording)
-    found = []
-    for step in dict.fromkeys(table.steps):
-        rows = table.rows_of(step)
-        norm = total_norm(one for one in table.gradients[rows.start : rows.stop] if not one < 0)
-        if norm is not None:
-            found.append((step, norm))
-    return tuple(found)
+    squares = ((step, rank.squares("step", step)) for step in rank.steps("step"))
+    found = {step: math.sqrt(math.fsum(one.values())) for step, one in squares if one}
+    if not rank.recording.is_outline:
+        table = norms_of(rank.recording)
+        for step in table.distinct_steps():
+            rows = table.rows_of(step)
+            norm = total_norm(measured_in(table.gradients[rows.start : rows.stop]))
+            if norm is not None:
+                found[step] = norm
+    return tuple(sorted(found.items()))

@@ -1,7 +1,9 @@
 """Joins the recordings of a training's parts: before and after it was resumed from a checkpoint."""
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from typing import TypeVar
 
@@ -186,12 +188,14 @@ def _cost(costs: Sequence[WatchCost]) -> WatchCost:
 
 def _joined_norms(first: NormTable, after: NormTable, positions: "Positions") -> NormTable:
     return NormTable(
-        steps=[*first.steps, *(positions.start + step for step in after.steps)],
-        parameters=[*first.parameters, *map(positions.parameters.__getitem__, after.parameters)],
+        steps=array("q", chain(first.steps, map(positions.start.__add__, after.steps))),
+        parameters=array(
+            "q", chain(first.parameters, map(positions.parameters.__getitem__, after.parameters))
+        ),
         reaches=first.reaches + after.reaches,
-        gradients=[*first.gradients, *after.gradients],
-        weights=[*first.weights, *after.weights],
-        updates=[*first.updates, *after.updates],
+        gradients=array("d", chain(first.gradients, after.gradients)),
+        weights=array("d", chain(first.weights, after.weights)),
+        updates=array("d", chain(first.updates, after.updates)),
         numels={
             **first.numels,
             **{positions.parameters[index]: numel for index, numel in after.numels.items()},

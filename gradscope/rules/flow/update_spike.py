@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from math import hypot, isfinite
+from math import hypot, isfinite, nan
 from statistics import median
 from typing import ClassVar
 
+from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
+from gradscope.recording.norm_table import NormTable, are_unmeasured, measured_in, norms_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.spikes import Limits, loss_jumps, robust_deviations
 from gradscope.rules.measurement import Measure
@@ -30,14 +31,38 @@ class _Update:
     position: int
     """Index among the steps of the optimizer."""
     window: Window
-    norms: dict[int, float]
-    """By parameter: norm of the update over the learning rate."""
+    table: NormTable
+    rows: range
+    """Rows of the step in the table."""
+    own: frozenset[int]
+    """The optimizer's parameters; empty if they are unknown."""
     history: int
     """Number of measured steps before it that no missing steps separate from it."""
 
     @cached_property
+    def norms(self) -> dict[int, float]:
+        """By parameter: norm of the update over the learning rate."""
+        parameters = self.table.parameters[self.rows.start : self.rows.stop]
+        rate = self.window.step.lr or 1.0
+        return {
+            parameter: update / rate
+            for parameter, update in zip(parameters, self._measured, strict=True)
+            if update >= 0 and (not self.own or parameter in self.own)
+        }
+
+    @cached_property
     def norm(self) -> float:
-        return hypot(*self.norms.values())
+        """Norm of all updates over the learning rate; NaN if none is of the optimizer."""
+        parameters = self.table.parameters[self.rows.start : self.rows.stop]
+        if not self.own or self.own.issuperset(parameters):  # then without an object per number
+            total = hypot(*measured_in(self._measured))
+            if isfinite(total):
+                return total / (self.window.step.lr or 1.0)
+        return hypot(*self.norms.values()) if self.norms else nan
+
+    @property
+    def _measured(self) -> Sequence[float]:
+        return self.table.updates[self.rows.start : self.rows.stop]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +122,7 @@ class UpdateSpike(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        norms = norms_of(context.recording)
-        longest = max(
-            (len(_updates(norms, one)) for one in context.shared(Windows).series), default=0
-        )
+        longest = max(map(len, context.shared(_measured_updates)), default=0)
         if longest <= self.least_history:
             return (
                 f"updates were measured in {longest} steps, and more than "
@@ -110,12 +132,11 @@ class UpdateSpike(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first update of every optimizer that the loss follows."""
-        norms = norms_of(context.recording)
         limits = Limits(
             factor=0.0, beyond=0.0, deviations=6.0, window=128, least_history=20, together=0.0
         )
-        for series in context.shared(Windows).series:
-            updates = _updates(norms, series)
+        every = context.shared(Windows).series
+        for series, updates in zip(every, context.shared(_measured_updates), strict=True):
             raised = list(self._raised(context, series, updates))
             jumps = loss_jumps(series.windows, limits) if raised else ()
             found = [
@@ -233,9 +254,15 @@ def _losses(windows: Sequence[Window]) -> list[float]:
     return [loss for loss in losses if loss is not None and isfinite(loss)]
 
 
+def _measured_updates(context: RecordingIndex) -> tuple[Sequence[_Update], ...]:
+    """Return by optimizer the steps whose updates were measured and are finite."""
+    norms = norms_of(context.recording)
+    return tuple(_updates(norms, series) for series in context.shared(Windows).series)
+
+
 def _updates(norms: NormTable, series: Series) -> list[_Update]:
     """Return the steps of an optimizer whose updates were measured and are finite."""
-    own = set(series.parameters)
+    own = frozenset(series.parameters)
     found: list[_Update] = []
     start = 0
     for position, window in enumerate(series.windows):
@@ -245,13 +272,9 @@ def _updates(norms: NormTable, series: Series) -> list[_Update]:
         if rate is not None and rate < _RATED:
             continue
         rows = norms.rows_of(window.step.step)
-        if norms.updates[rows.start : rows.stop].count(NOT_MEASURED) == len(rows):
+        if are_unmeasured(norms.updates[rows.start : rows.stop]):
             continue  # as in nine steps of ten
-        updates = {
-            norms.parameters[row]: norms.updates[row] / (rate or 1.0)
-            for row in rows
-            if norms.updates[row] >= 0 and (not own or norms.parameters[row] in own)
-        }
-        if updates and isfinite(hypot(*updates.values())):
-            found.append(_Update(position, window, updates, len(found) - start))
+        update = _Update(position, window, norms, rows, own, len(found) - start)
+        if isfinite(update.norm):
+            found.append(update)
     return found

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
+from operator import itemgetter
+from typing import Literal, TypeVar
 
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import column_peaks, larger
@@ -12,7 +13,13 @@ from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.frozen import dataclass
-from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
+from gradscope.recording.norm_table import (
+    NOT_MEASURED,
+    NormTable,
+    are_unmeasured,
+    measured_in,
+    norms_of,
+)
 from gradscope.report.html.charts.step_marks import finding_text
 from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions
 
@@ -23,6 +30,7 @@ WIDTH = 500
 _TURNS = 0.25
 """Share of steps with another optimizer than the step before, above which optimizers take turns."""
 
+Number = TypeVar("Number", int, float)
 Cell = float | None
 """Value of a cell; None without a gradient, or with weights of zero."""
 Quantity = Literal["gradient", "update", "weight"]
@@ -164,10 +172,7 @@ def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> H
     if any(row.parameter is None for row in rows):
         return _heat("gradient", norms, rows, columns, _gradient)
     peaks = column_peaks(norms, columns)
-    totals = (
-        (step, [norm for norm in _of_step(norms.gradients, norms, step) if not norm < 0])
-        for step in columns.steps
-    )
+    totals = ((step, measured_in(_of_step(norms.gradients, norms, step))) for step in columns.steps)
     cells = [peaks.get(position, {}) for row in rows for position in row.held]
     return _heat_of("gradient", columns, cells, totals)
 
@@ -200,18 +205,19 @@ def _heat_of(
     )
 
 
-def _of_step(column: Sequence[float], norms: NormTable, step: int) -> Sequence[float]:
+def _of_step(column: Sequence[Number], norms: NormTable, step: int) -> Sequence[Number]:
     rows = norms.rows_of(step)
     return column[rows.start : rows.stop]
 
 
 def _has_updates(norms: NormTable, step: int) -> bool:
-    updates = _of_step(norms.updates, norms, step)
-    return updates.count(NOT_MEASURED) < len(updates)
+    return not are_unmeasured(_of_step(norms.updates, norms, step))
 
 
-_Reading = Callable[[NormTable, Sequence[int]], Cell]
-"""Returns a row's number in a step from the indices of its parameters in the table."""
+_Picker = Callable[[Sequence[float]], Sequence[float]]
+"""Picks the numbers of a row's parameters from those of a step."""
+_Reading = Callable[[_Picker, Sequence[float], Sequence[float], Sequence[float]], Cell]
+"""Returns a row's number in a step from the gradients, weights and updates of that."""
 
 
 def _heat(
@@ -228,7 +234,13 @@ def _heat(
         column = columns.position(step)
         if column is None:
             continue
-        found = {row: reading(norms, at) for row, at in owners.rows_of(norms, step).items()}
+        of_step = (
+            _of_step(norms.gradients, norms, step),
+            _of_step(norms.weights, norms, step),
+            _of_step(norms.updates, norms, step),
+        )
+        pickers = owners.pickers(norms, step).items()
+        found = {row: reading(pick, *of_step) for row, pick in pickers}
         for position, value in found.items():
             _add(cells[position], column, value)
         by_step.append((step, list(found.values())))
@@ -261,44 +273,55 @@ class _Owners:
             parameter: position for position, row in enumerate(rows) for parameter in row.held
         }
         self._measured: Sequence[int] = ()
-        self._offsets: dict[int, list[int]] = {}
+        self._pickers: dict[int, _Picker] = {}
 
-    def rows_of(self, norms: NormTable, step: int) -> dict[int, list[int]]:
-        """Return the positions in the table that a row's number in a step comes from, by row."""
-        rows = norms.rows_of(step)
-        if not rows:  # many steps of a long run measure nothing
+    def pickers(self, norms: NormTable, step: int) -> dict[int, _Picker]:
+        """Return by row what picks its parameters' numbers from those of a step."""
+        measured = _of_step(norms.parameters, norms, step)
+        if not measured:  # many steps of a long run measure nothing
             return {}
-        measured = norms.parameters[rows.start : rows.stop]
         if measured != self._measured:
-            self._measured, self._offsets = measured, {}
-            for offset, parameter in enumerate(measured):
-                if (owner := self._owners.get(parameter)) is not None:
-                    self._offsets.setdefault(owner, []).append(offset)
+            self._measured, self._pickers = measured, self._pickers_of(measured)
+        return self._pickers
+
+    def _pickers_of(self, measured: Sequence[int]) -> dict[int, _Picker]:
+        """Return what picks the numbers of each row's parameters from those of a step."""
+        offsets: dict[int, list[int]] = {}
+        for offset, parameter in enumerate(measured):
+            if (owner := self._owners.get(parameter)) is not None:
+                offsets.setdefault(owner, []).append(offset)
+        # A slice, because an item getter of a single offset returns no tuple.
         return {
-            row: [rows.start + offset for offset in offsets]
-            for row, offsets in self._offsets.items()
+            row: itemgetter(*own) if len(own) > 1 else itemgetter(slice(own[0], own[0] + 1))
+            for row, own in offsets.items()
         }
 
 
-def _gradient(norms: NormTable, positions: Sequence[int]) -> Cell:
-    return _total(norms.gradients, positions)
+def _gradient(
+    pick: _Picker, gradients: Sequence[float], _: Sequence[float], __: Sequence[float]
+) -> Cell:
+    return _total(pick(gradients))
 
 
-def _update(norms: NormTable, positions: Sequence[int]) -> Cell:
-    measured = [at for at in positions if norms.updates[at] != NOT_MEASURED]
-    update, weight = _total(norms.updates, measured), _total(norms.weights, measured)
+def _update(
+    pick: _Picker, _: Sequence[float], weights: Sequence[float], updates: Sequence[float]
+) -> Cell:
+    own = pick(updates)
+    of_updated = zip(pick(weights), own, strict=True)
+    update = _total(own)
+    weight = _total([weight for weight, update in of_updated if update != NOT_MEASURED])
     return None if update is None or not weight else update / weight
 
 
-def _weight(norms: NormTable, positions: Sequence[int]) -> Cell:
-    return _total(norms.weights, positions)
+def _weight(
+    pick: _Picker, _: Sequence[float], weights: Sequence[float], __: Sequence[float]
+) -> Cell:
+    return _total(pick(weights))
 
 
-def _total(column: Sequence[float], positions: Sequence[int]) -> Cell:
-    if len(positions) == 1:
-        value = column[positions[0]]
-        return None if value < 0 else value
-    return total_norm(column[at] for at in positions if not column[at] < 0)
+def _total(norms: Sequence[float]) -> Cell:
+    known = measured_in(norms)
+    return known[0] if len(known) == 1 else total_norm(known)
 
 
 def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
