@@ -129,6 +129,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS118": (("second derivatives that are zero", _evidence(ZeroDerivativeRecord)),),
     "GS119": (_VALUE,),
     "GS120": (("softmax operations", _evidence(SoftmaxRecord)),),
+    "GS122": (("softmax operations", _evidence(SoftmaxRecord)),),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),

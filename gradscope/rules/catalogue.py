@@ -64,6 +64,7 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.flow.gradient_spike import GradientSpike
 from gradscope.rules.flow.idle_expert import IdleExpert
 from gradscope.rules.flow.logits_grow import LogitsGrow
+from gradscope.rules.flow.mask_after_softmax import MaskAfterSoftmax
 from gradscope.rules.flow.masked_infinity import MaskedInfinity
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
@@ -167,6 +168,7 @@ RULES: tuple[type[Rule], ...] = (
     ZeroSecondDerivative,
     EmbeddingDrowned,
     AttentionAcross,
+    MaskAfterSoftmax,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,

@@ -10,6 +10,7 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.attraction import repulsions
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
     is_policy_loss,
@@ -39,9 +40,10 @@ class LossMaximised(Rule):
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
         of the correct classes, or PPO's minimum of two surrogates. And a policy loss without its
-        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a term with a
-        minus that alone trains a layer, such as a domain classifier's error behind a layer that
-        reverses its gradient already.
+        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a loss that
+        does nothing but reduce the cosine similarity of a network's outputs to its own detached
+        outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
+        such as a domain classifier's error behind a layer that reverses its gradient already.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -111,6 +113,7 @@ class LossMaximised(Rule):
             yield from self._of_entropies(context)
         if _opponents(context) is None:
             yield from self._of_errors(context)
+            yield from self._of_views(context)
             yield from self._of_opposed_layers(context)
 
     def _of_policy(self, context: RuleContext, term: PolicyTerm) -> Finding:
@@ -166,6 +169,22 @@ class LossMaximised(Rule):
             evidence={"terms_enlarged": len(errors)}
             | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
         )
+
+    def _of_views(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if all the loss does is to push a network's outputs from its targets."""
+        terms = repulsions(context)
+        nodes = [context.recording.nodes[one.result.node] for one in terms]
+        if terms and any(_trains(context, one) for one in nodes):
+            yield self.finding(
+                context,
+                message=(
+                    "each step makes the network's outputs less similar to their detached targets, "
+                    "and nothing else trains it: the sign of the loss is wrong"
+                ),
+                remedy="negate the loss",
+                site=terms[0].site,
+                evidence={"terms_enlarged": len(terms)},
+            )
 
     def _of_opposed_layers(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if layers learn from nothing but errors that each step enlarges."""
