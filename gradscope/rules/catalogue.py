@@ -78,6 +78,7 @@ from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.answer_in_sight import AnswerInSight
 from gradscope.rules.loss.constant_loss import ConstantLoss
+from gradscope.rules.loss.contrastive.distances_as_logits import DistancesAsLogits
 from gradscope.rules.loss.contrastive.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.contrastive.one_sided_contrast import OneSidedContrast
 from gradscope.rules.loss.contrastive.own_similarity_in_loss import OwnSimilarityInLoss
@@ -274,6 +275,7 @@ RULES: tuple[type[Rule], ...] = (
     AnswerInSight,
     ScaleBehindRelu,
     TermLeftOut,
+    DistancesAsLogits,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -28,7 +28,6 @@ _TEXT = {
     "error": "error",
     "distance": "distance from the data",
     "log-likelihood": "negative log-likelihood",
-    "lower surrogate": "negative clipped surrogate",
 }
 
 
@@ -54,7 +53,8 @@ class LossMaximised(Rule):
         negations and constant factors. An error is a loss function that is 0 for a correct
         prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
         picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
-        least one error enters with a minus, and no term with a plus or an unknown sign. In a run, a
+        least one error enters with a minus, and no term with a plus or an unknown sign. PPO's
+        minimum is found whatever the other terms are. In a run, a
         loss function with a minus beside other terms is a warning if it alone trains layers, and no
         custom function lies between it and them. Layers of the model must be trained, by a single
         optimizer, and in a run by a single backward. A classifier must not be better than chance at
@@ -111,6 +111,7 @@ class LossMaximised(Rule):
                 yield self._of_policy(context, one)
         if is_policy_loss(context):
             yield from self._of_entropies(context)
+        yield from self._of_surrogates(context)
         if _opponents(context) is None:
             yield from self._of_errors(context)
             yield from self._of_views(context)
@@ -145,9 +146,26 @@ class LossMaximised(Rule):
                     evidence={"terms_enlarged": len(terms)},
                 )
 
+    def _of_surrogates(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if a step makes PPO's minimum of two surrogates smaller."""
+        terms = [one for one in signed_terms(context) if one.kind == "lower surrogate"]
+        terms = [one for one in terms if _makes_worse(one) and _trains(context, one.node)]
+        if terms:
+            yield self.finding(
+                context,
+                message=(
+                    "each step makes the clipped surrogate smaller, which PPO maximises: its sign "
+                    "in the loss is wrong"
+                ),
+                remedy="put a minus in front of the minimum",
+                site=terms[0].node.site,
+                evidence={"terms_enlarged": len(terms)},
+            )
+
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
-        errors = [one for one in terms if one.kind != "other" and _makes_worse(one)]
+        found_elsewhere = ("lower surrogate", "other")
+        errors = [one for one in terms if one.kind not in found_elsewhere and _makes_worse(one)]
         if not errors or not all(_makes_worse(one) for one in terms):
             return
         errors = [one for one in errors if _trains(context, one.node)]

@@ -116,6 +116,7 @@ SICK += [over_of_heads(2), over_pooled(0), of_graph(0)]
 HEALTHY = [over(-1), over_with_dropout(2), over_masked(2), over_of_heads(3), over_pooled(1)]
 HEALTHY += [slots, turned, clusters, linear_attention]
 HEALTHY += [of_graph(1), through_layer, matrix_of_clusters]
+PUSHED = {0, 3, 5, 7, 9, 10, 11}
 
 
 @pytest.mark.parametrize("use", some_on_push(SICK, {0, 3, 6, 7, 8}), ids=range(len(SICK)))
@@ -125,9 +126,7 @@ def test_weights_that_sum_along_another_dimension_are_found(findings_of, use):
     assert "softmax" in found.location.source
 
 
-@pytest.mark.parametrize(
-    "use", some_on_push(HEALTHY, {0, 3, 5, 7, 9, 10, 11}), ids=range(len(HEALTHY))
-)
+@pytest.mark.parametrize("use", some_on_push(HEALTHY, PUSHED), ids=range(len(HEALTHY)))
 def test_weights_of_the_keys_are_fine(findings_of, use):
     found = findings_of(Attention(use), (X, Y), functional.mse_loss)
     assert not [one for one in found if one.rule == "GS120"]

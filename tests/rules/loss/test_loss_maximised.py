@@ -43,6 +43,9 @@ SICK = {
     "picked": lambda out: (functional.one_hot(CLASSES, 3) * out.log_softmax(1)).sum(1).mean(),
     "distribution": lambda out: Categorical(logits=out).log_prob(CLASSES).mean(),
     "surrogate": lambda out: torch.min(*surrogates(out)).mean(),
+    "surrogate beside a critic": lambda out: (
+        torch.min(*surrogates(out)).mean() + functional.smooth_l1_loss(out, Y)
+    ),
 }
 
 HEALTHY = {
@@ -56,6 +59,9 @@ HEALTHY = {
         -(functional.logsigmoid(out[:, 0]) + functional.logsigmoid(-out[:, 1])).mean()
     ),
     "surrogate": lambda out: -torch.min(*surrogates(out)).mean(),
+    "surrogate beside a critic": lambda out: (
+        functional.smooth_l1_loss(out, Y) - torch.min(*surrogates(out)).mean()
+    ),
     "surrogate of costs": lambda out: torch.max(*surrogates(out)).mean(),
     "one error against another": lambda out: (
         functional.mse_loss(out, Y) - 0.1 * functional.cross_entropy(out, CLASSES)

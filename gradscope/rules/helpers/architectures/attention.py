@@ -31,8 +31,7 @@ def way_to_values(
 ) -> tuple[list[NodeRecord], NodeRecord] | None:
     """Return the product that sums over the last dimension of some weights, and what lies before.
 
-    Args:
-        through: Operations of one input that may lie between, beside views, casts and dropout.
+    Operations of `through` may lie between if they have one input, as views, casts and dropout may.
     """
     nodes = context.recording.nodes
     last, found = (node.dims() or (0,))[-1], node

@@ -49,8 +49,10 @@ def policy_terms(context: RuleContext) -> Iterator[PolicyTerm]:
         likelihood = _likelihood(context, product)
         site = context.site(product.site)
         if likelihood and site is not None:
-            reward = next(filter(None, map(_reward, _products(context, site))), None)
-            if reward is not None and _is_defined_as_reward(context, site, reward):
+            products = _products(context, site)
+            reward = next(filter(None, map(_reward, products)), None)
+            is_plain = reward is not None and not _has_negative_weight(products, reward)
+            if reward is not None and is_plain and _is_defined_as_reward(context, site, reward):
                 yield PolicyTerm(product, sign * likelihood, ast.unparse(reward))
 
 
@@ -160,6 +162,28 @@ def _is_reward(value: ast.expr) -> bool:
             is_method and _is_reward(value.func.value)  # type: ignore[attr-defined]
         )
     return _is_named_reward(_last_name(value))
+
+
+def _has_negative_weight(products: list[tuple[ast.expr, ast.expr]], reward: ast.expr) -> bool:
+    """Return whether another factor beside a reward has a minus that no operation shows.
+
+    So it is with `-weights * log_prob * advantage`, where the weights have no gradient.
+    """
+    chains = [[*_factors(left), *_factors(right)] for left, right in products]
+    chain = max((one for one in chains if reward in one), key=len, default=[])
+    others = [one for one in chain if one is not reward]
+    return len(others) > 1 and any(
+        isinstance(one, ast.UnaryOp)
+        and isinstance(one.op, ast.USub)
+        and not any("log" in _name(part).lower() for part in ast.walk(one))
+        for one in others
+    )
+
+
+def _factors(value: ast.expr) -> list[ast.expr]:
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return [*_factors(value.left), *_factors(value.right)]
+    return [value]
 
 
 def _last_name(value: ast.expr) -> str:
