@@ -57,11 +57,11 @@ WITHOUT_MINUS = {
     ),
     "function": lambda out: torch.mul(likelihood(out), advantage).mean(),
     "one by one": one_by_one,
-    "weighed": lambda out: (weights * likelihood(out) * advantage).mean(),
+    "weighed": lambda out: (weights * likelihood(out) * rewards).mean(),
 }
 
 RIGHT = {
-    "minus before a weight": lambda out: (-weights * likelihood(out) * advantage).mean(),
+    "minus before a weight": lambda out: (-weights * likelihood(out) * rewards).mean(),
     "advantages": lambda out: -(likelihood(out) * advantage).mean(),
     "rewards": lambda out: (-rewards * likelihood(out)).mean(),
     "minus of likelihoods": lambda out: (-likelihood(out) * rewards).mean(),
