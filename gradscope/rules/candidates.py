@@ -236,6 +236,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS731": (_OPERATION,),
     "GS732": (("terms that the loss lacks", _evidence(LeftOutTermRecord)),),
     "GS735": (("softmax operations", _evidence(SoftmaxRecord)),),
+    "GS736": (("softmax operations", _evidence(SoftmaxRecord)),),
     "GS730": (("losses whose answers are in sight", _evidence(SeenAnswerRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),

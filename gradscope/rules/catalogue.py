@@ -97,6 +97,7 @@ from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
+from gradscope.rules.loss.probability_as_likelihood import ProbabilityAsLikelihood
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets.inverted_padding_mask import InvertedPaddingMask
@@ -276,6 +277,7 @@ RULES: tuple[type[Rule], ...] = (
     ScaleBehindRelu,
     TermLeftOut,
     DistancesAsLogits,
+    ProbabilityAsLikelihood,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -30,6 +30,10 @@ _COSTS = frozenset(
     {"baseline", "cost", "costs", "energy", "error", "errors", "kl", "loss", "losses", "neg"}
     | {"negative", "nll", "penalty", "penalties", "regret", "risk"}
 )
+_CORRECTIONS = frozenset(
+    {"importance", "ips", "prob", "propensity", "ratio", "weight", "weighted", "weights"}
+)
+_PICKING = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackward0"})
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -54,6 +58,44 @@ def policy_terms(context: RuleContext) -> Iterator[PolicyTerm]:
             is_plain = reward is not None and not _has_negative_weight(products, reward)
             if reward is not None and is_plain and _is_defined_as_reward(context, site, reward):
                 yield PolicyTerm(product, sign * likelihood, ast.unparse(reward))
+
+
+def weighed_probabilities(context: RuleContext) -> Iterator[tuple[PolicyTerm, NodeRecord]]:
+    """Yield the products of one picked probability of a softmax and a reward, with the softmax."""
+    found = list[tuple[PolicyTerm, NodeRecord]]()
+    for product, sign in signed_products(context):
+        softmax, site = _picked_softmax(context, product), context.site(product.site)
+        if softmax is None or site is None:
+            continue
+        reward = next(filter(None, map(_reward, _products(context, site))), None)
+        is_plain = reward is not None and not _is_corrected(reward)
+        if reward is not None and is_plain and _is_defined_as_reward(context, site, reward):
+            found.append((PolicyTerm(product, sign, ast.unparse(reward)), softmax))
+    picks = [softmax.index for _, softmax in found]
+    # All actions with their probabilities are an expectation, which needs no logarithm.
+    yield from (one for one in found if picks.count(one[1].index) == 1)
+
+
+def _picked_softmax(context: RuleContext, product: NodeRecord) -> NodeRecord | None:
+    """Return the softmax of which a product weighs picked elements; None of anything else."""
+    node, is_picked = product, False
+    while len(inputs := context.successors.get(node.index, ())) == 1:
+        node = context.recording.nodes[inputs[0].node]
+        if node.operation == "SoftmaxBackward0":
+            return node if is_picked else None
+        is_picked |= node.operation in _PICKING
+        is_passed = node.operation in _PICKING | {"NegBackward0", "ToCopyBackward0"}
+        if not is_passed and node.kind != "view":
+            return None
+    return None
+
+
+def _is_corrected(reward: ast.expr) -> bool:
+    """Return whether a reward is divided, as by the probability that the action was drawn with."""
+    return any(
+        isinstance(one, ast.Div) or set(_WORD.findall(_name(one).lower())) & _CORRECTIONS
+        for one in ast.walk(reward)
+    )
 
 
 def is_policy_loss(context: RuleContext) -> bool:
