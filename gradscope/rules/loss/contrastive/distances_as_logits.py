@@ -125,7 +125,8 @@ def _is_distance(context: RuleContext, node: NodeRecord) -> bool:
 def _is_square(context: RuleContext, power: NodeRecord) -> bool:
     """Return whether a power is the square of differences, which have both signs."""
     stats, inputs = context.shared(forward_stats), context.successors.get(power.index, ())
-    given, made = (stats.get(one) for one in (*inputs, TensorRef(node=power.index, slot=0)))
+    made = stats.get(TensorRef(node=power.index, slot=0))
+    given = stats.get(inputs[0]) if len(inputs) == 1 else None
     is_even = given is not None and made is not None and given.minimum < 0 <= made.minimum
     return is_even and _is_difference(context, context.recording.nodes[inputs[0].node])
 
