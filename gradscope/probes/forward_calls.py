@@ -157,18 +157,15 @@ def _note_sequences(context: ProbeContext) -> None:
                 )
             )
     for one in context.capture.masked_weights.found:
-        result = _reference(context, one.result)
-        if result is not None:
-            context.assembler.note(
-                MaskedWeightRecord(
-                    site=site_of(one.line),
-                    softmax=site_of(one.softmax),
-                    way=one.way,
-                    result=result,
-                    weight=one.weight,
-                    filled=one.filled,
-                )
+        context.assembler.note(
+            MaskedWeightRecord(
+                site=site_of(one.line),
+                softmax=site_of(one.softmax),
+                way=one.way,
+                weight=one.weight,
+                filled=one.filled,
             )
+        )
 
 
 def _note_answers(context: ProbeContext) -> None:

@@ -69,6 +69,7 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.flow.gradient_spike import GradientSpike
 from gradscope.rules.flow.idle_expert import IdleExpert
 from gradscope.rules.flow.logits_grow import LogitsGrow
+from gradscope.rules.flow.mask_after_softmax import MaskAfterSoftmax
 from gradscope.rules.flow.masked_infinity import MaskedInfinity
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
@@ -85,6 +86,7 @@ from gradscope.rules.flow.weight_on_masked import WeightOnMasked
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.answer_in_sight import AnswerInSight
 from gradscope.rules.loss.constant_loss import ConstantLoss
+from gradscope.rules.loss.contrastive.distances_as_logits import DistancesAsLogits
 from gradscope.rules.loss.contrastive.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.contrastive.one_sided_contrast import OneSidedContrast
 from gradscope.rules.loss.contrastive.own_similarity_in_loss import OwnSimilarityInLoss
@@ -103,6 +105,7 @@ from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
+from gradscope.rules.loss.probability_as_likelihood import ProbabilityAsLikelihood
 from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets.inverted_padding_mask import InvertedPaddingMask
@@ -176,6 +179,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     ZeroSecondDerivative: (of.ZERO_DERIVATIVE,),
     EmbeddingDrowned: (of.VALUE,),
     AttentionAcross: (of.SOFTMAX,),
+    MaskAfterSoftmax: (of.SOFTMAX,),
     WeightOnMasked: (of.MASKED_WEIGHT,),
     PositionsByExample: (of.POSITION_ROW,),
     ReadBehindPadding: (of.PADDED_READ,),
@@ -285,6 +289,8 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     AnswerInSight: (of.SEEN_ANSWER,),
     ScaleBehindRelu: (of.OPERATION,),
     TermLeftOut: (of.LEFT_OUT_TERM,),
+    DistancesAsLogits: (of.SOFTMAX,),
+    ProbabilityAsLikelihood: (of.SOFTMAX,),
     TargetsNotProbabilities: (of.PROBABILITY_TARGET,),
     RanksApart: (of.RANK_EVENT, of.STEP),
     UnsynchronisedGradient: (of.WRAPPED, of.BACKWARD, of.STEP),

@@ -10,7 +10,6 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.capture.tensor_references import TensorNotes
 
 _FILLS = frozenset({"masked_fill", "masked_fill_"})
@@ -36,9 +35,7 @@ class MaskedWeights(NamedTuple):
     """Line of the mask."""
     softmax: Line
     way: str
-    """How the mask meets the scores: `fill`, `product` or `sum`; `after` if it meets weights."""
-    result: Edge
-    """The masked weights; the softmax's result for a mask before it."""
+    """How the mask meets the scores: `fill`, `product` or `sum`."""
     weight: float | None
     """Mean of the weight, 0 to 1, that a softmax gives them, over the rows that hide some. None
     for fused attention."""
@@ -54,7 +51,7 @@ class _Mask(NamedTuple):
 
 
 class MaskedWeightObserver(Observer):
-    """Adds up what a softmax gives to positions that are masked before or after it."""
+    """Adds up what a softmax gives to positions that are masked before it."""
 
     names = _FILLS | _PRODUCTS | _SUMS | _ATTENTION | {_SOFTMAX}
 
@@ -62,8 +59,6 @@ class MaskedWeightObserver(Observer):
         self.found: list[MaskedWeights] = []
         self._masked = TensorNotes[_Mask]()
         """By `id` of masked scores."""
-        self._weights = TensorNotes[Line]()
-        """By `id` of a softmax's result: its line."""
         self._judged = 0
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -75,25 +70,26 @@ class MaskedWeightObserver(Observer):
         return _mask_of(name, args, kwargs or {}) is not None
 
     def see(self, name: str, args: Args, kwargs: Kwargs, result: object, line: Line | None) -> None:
-        """Keep a mask or a softmax, and judge what meets the other."""
-        if isinstance(result, tuple) and result:  # of a layer: its output and the weights
-            result = result[0]
-        if line is None or not isinstance(result, Tensor) or not has_numbers(result):
+        """Keep masked scores, and judge the softmax that they meet."""
+        if line is None:
             return
         given = kwargs or {}
         with DisableTorchFunction(), torch.no_grad():
-            if name == _SOFTMAX:
+            if name in _ATTENTION:
+                self._see_attention(args, given, line)
+            elif not isinstance(result, Tensor) or not has_numbers(result):
+                return
+            elif name == _SOFTMAX:
                 self._see_softmax(args, given, result, line)
-            elif name in _ATTENTION:
-                self._see_attention(args, given, result, line)
             elif (mask := _mask_of(name, args, given)) is not None:
-                self._see_mask(name, mask, args, given, result, line)
+                known = _known_mask(name, mask, args, given, line)
+                if known is not None:
+                    self._masked.keep(result, known)
 
     def close(self) -> None:
         """Release the masks."""
         self.found.clear()
         self._masked.clear()
-        self._weights.clear()
 
     def _see_softmax(
         self, args: Args, given: Mapping[str, object], result: Tensor, line: Line
@@ -102,64 +98,44 @@ class MaskedWeightObserver(Observer):
         if dimension not in (-1, result.ndim - 1):
             return
         known = self._masked.of(args[0])
-        if known is not None:
-            self._judge(known, result, result, line)
-        self._weights.keep(result, line)
+        if known is None:
+            return
+        self._judged += 1
+        if result.numel() > _MOST_ELEMENTS or not _has_blocks(known.hidden):
+            return
+        hidden = known.hidden.expand(result.shape)
+        partly = hidden.any(-1) & ~hidden.all(-1)
+        weight = float((result.detach().float() * hidden).sum(-1)[partly].mean())
+        if weight > _LEAST_WEIGHT:
+            self.found.append(MaskedWeights(known.line, line, known.way, weight, known.filled))
 
-    def _see_attention(
-        self, args: Args, given: Mapping[str, object], result: Tensor, line: Line
-    ) -> None:
+    def _see_attention(self, args: Args, given: Mapping[str, object], line: Line) -> None:
         # A fourth argument of torch's fused attention; its layers pass masks by name.
         masks = [*args[3:4], *(given.get(name) for name in _ADDED)]
-        outcome = next(map(without_node, edges(result)), None)
         self._judged += 1
         for mask in masks:
             if not isinstance(mask, Tensor) or not mask.is_floating_point() or mask.requires_grad:
                 continue
-            if outcome is not None and _is_switch(mask) and _has_blocks(mask == 0):
-                self.found.append(MaskedWeights(line, line, "sum", outcome, None, 1.0))
+            if _is_switch(mask) and _has_blocks(mask == 0):
+                self.found.append(MaskedWeights(line, line, "sum", None, 1.0))
 
-    def _see_mask(
-        self,
-        name: str,
-        mask: Tensor,
-        args: Args,
-        given: Mapping[str, object],
-        result: Tensor,
-        line: Line,
-    ) -> None:
-        if name not in _FILLS and not _is_switch(mask):
-            return
-        weights = next((one for one in args[:2] if self._weights.of(one) is not None), None)
-        softmax = self._weights.of(weights)
-        if name in _FILLS:
-            value = args[2] if len(args) > 2 else given.get("value")
-            known = _Mask(mask, line, "fill", float(value))  # type: ignore[arg-type]
-        elif name in _PRODUCTS:
-            known = _Mask(mask == 0, line, "product", 0.0)
-        else:
-            known = _Mask(_later(mask), line, "sum", 1.0)
-        if softmax is None:
-            self._masked.keep(result, known)
-        elif isinstance(weights, Tensor) and known.way != "sum" and known.filled == 0:
-            self._judge(known._replace(way="after"), weights, result, softmax)
 
-    def _judge(self, mask: _Mask, weights: Tensor, result: Tensor, softmax: Line) -> None:
-        self._judged += 1
-        outcome = next(map(without_node, edges(result)), None)
-        if outcome is None or weights.numel() > _MOST_ELEMENTS or not _has_blocks(mask.hidden):
-            return
-        hidden = mask.hidden.expand(weights.shape)
-        partly = hidden.any(-1) & ~hidden.all(-1)
-        weight = float((weights.detach().float() * hidden).sum(-1)[partly].mean())
-        if weight > _LEAST_WEIGHT:
-            self.found.append(
-                MaskedWeights(mask.line, softmax, mask.way, outcome, weight, mask.filled)
-            )
+def _known_mask(
+    name: str, mask: Tensor, args: Args, given: Mapping[str, object], line: Line
+) -> _Mask | None:
+    """Return what a mask hides, and how; None for a tensor that is no mask."""
+    if name in _FILLS:
+        value = args[2] if len(args) > 2 else given.get("value")
+        return _Mask(mask, line, "fill", float(value))  # type: ignore[arg-type]
+    if not _is_switch(mask):
+        return None
+    if name in _PRODUCTS:
+        return _Mask(mask == 0, line, "product", 0.0)
+    return _Mask(_later(mask), line, "sum", 1.0)
 
 
 def _mask_of(name: str, args: Args, given: Mapping[str, object]) -> Tensor | None:
-    """Return what may be a mask of scores or weights of attention: a smaller constant.
+    """Return what may be a mask of the scores of attention: a smaller constant.
 
     One of the same shape may follow from the scores themselves, as that of a router's best experts
     does.

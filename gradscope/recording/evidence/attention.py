@@ -26,9 +26,7 @@ class MaskedWeightRecord:
     softmax: int | None
     """Line of the softmax."""
     way: str
-    """How the mask meets the scores: `fill`, `product` or `sum`; `after` if it meets weights."""
-    result: TensorRef
-    """The masked weights; the softmax's result for a mask before it."""
+    """How the mask meets the scores: `fill`, `product` or `sum`."""
     weight: float | None
     """Mean of the weight, 0 to 1, that the softmax gives them, over the rows that hide some. None
     for fused attention."""

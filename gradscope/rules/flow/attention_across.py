@@ -8,27 +8,9 @@ from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
+from gradscope.rules.helpers.architectures.attention import is_of_scores, way_to_values
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
-
-_PRODUCT = "BmmBackward0"
-_TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
-_HANDING_ON = SAME_NUMBERS | {"NativeDropoutBackward0"}
-_SCORING = frozenset(
-    {
-        "AddBackward0",
-        "ClampBackward1",
-        "DivBackward0",
-        "MaskedFillBackward0",
-        "MaskedFillBackward1",
-        "MulBackward0",
-        "SubBackward0",
-        "TanhBackward0",
-        "WhereBackward0",
-    }
-)
-"""Operations between a product and the softmax of its scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +32,8 @@ class AttentionAcross(Rule):
         sums over the last dimension of the weights; the softmax has another one. Weights that are
         divided afterwards, as in slot attention, are not judged, nor are transposed ones, nor those
         of values without a gradient. A softmax over the first of two dimensions is judged whatever
-        made its scores: the product takes this dimension for the batch.
+        made its scores: the product takes this dimension for the batch, or for the queries. A
+        product of two matrices with a parameter, as in a linear layer, is not judged.
 
     How to fix it:
         `softmax(scores, dim=-1)`: the last dimension of `query @ key.transpose(-2, -1)` is that of
@@ -100,46 +83,6 @@ def _product_across(context: RuleContext, node: NodeRecord, dimension: int) -> N
     if dims[dimension] == 1 or dims[-1] == 1:
         return None
     over_batch = len(dims) == 2 and dimension == 0
-    product = _product(context, node)
-    return (
-        product if product is not None and (over_batch or _is_of_product(context, node)) else None
-    )
-
-
-def _product(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
-    """Return the product that sums over the last dimension of some weights; None without one."""
-    nodes = context.recording.nodes
-    last, found = (node.dims() or (0,))[-1], node
-    while True:
-        users = [nodes[one] for one in context.users.get(found.index, ())]
-        products = [one for one in users if one.operation == _PRODUCT]
-        for one in products:
-            operands = context.successors.get(one.index, ())
-            dims = found.dims()
-            if operands and operands[0].node == found.index and dims is not None:
-                return one if dims[-1] == last and len(operands) == 2 else None
-        if len(users) != 1 or products:
-            return None
-        user = users[0]
-        # Dropout multiplies by numbers without a gradient.
-        is_scaled = user.operation == "MulBackward0"
-        is_scaled = is_scaled and len(context.successors.get(user.index, ())) == 1
-        is_plain = user.kind == "view" or user.operation in _HANDING_ON or is_scaled
-        if not is_plain or user.operation in _TURNING:
-            return None
-        found = user
-
-
-def _is_of_product(context: RuleContext, node: NodeRecord) -> bool:
-    """Return whether a product of matrices made the scores of a softmax."""
-    nodes = context.recording.nodes
-    waiting, seen = [ref.node for ref in context.successors.get(node.index, ())], set[int]()
-    while waiting:
-        one = nodes[waiting.pop()]
-        if one.operation == _PRODUCT:
-            return True
-        if one.index in seen or not (one.kind == "view" or one.operation in _HANDING_ON | _SCORING):
-            continue
-        seen.add(one.index)
-        waiting += [ref.node for ref in context.successors.get(one.index, ())]
-    return False
+    way = way_to_values(context, node)
+    is_attention = way is not None and (over_batch or is_of_scores(context, node))
+    return way[1] if way is not None and is_attention else None

@@ -1,4 +1,4 @@
-"""GS123: masks of attention that leave weight on what they should hide."""
+"""GS123: masks before a softmax that leave weight on what they should hide."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -11,33 +11,26 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
-_HANDED_ON = ("Clone", "Expand", "MaskedFill", "Mul", "ToCopy")
-_TOTALS = ("LinalgVectorNorm", "Norm", "Sum")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightOnMasked(Rule):
     """Positions that a mask of attention should hide still take part in the softmax.
 
     What it finds:
-        A mask that comes after the softmax: `softmax(scores) * mask`; a mask before it that gives
-        the hidden positions a harmless score: `scores * mask`, `masked_fill(mask, 0)` or
-        `masked_fill(mask, 1e-9)` instead of -1e9; and a mask of zeros and ones that is added to the
-        scores, by hand or as the `attn_mask` of `scaled_dot_product_attention` and of torch's
-        transformer layers.
+        A mask that gives the hidden positions a harmless score: `scores * mask`,
+        `masked_fill(mask, 0)` or `masked_fill(mask, 1e-9)` instead of -1e9; and a mask of zeros and
+        ones that is added to the scores, by hand or as the `attn_mask` of
+        `scaled_dot_product_attention` and of torch's transformer layers.
 
     Why it matters:
-        A score of 0 or 1 is as good as any other: the padding or the future gets weight. Behind the
-        softmax, the visible weights no longer sum to 1: they shrink as more is hidden, and they
-        depend on scores that should not be seen.
+        A score of 0 or 1 is as good as any other: the padding or the future gets weight.
 
     How it is measured:
         A mask is a constant of zeros and ones, or of truth values, that is smaller than the scores
         and meets their last dimension, that of the softmax. In each row it hides positions at one
         end: those after a token, or the padding. The rule adds up the weights that the softmax
-        gives to them. From 0.01 on, as a mean of the rows that hide some, it is a warning. Weights
-        that are divided by their sum afterwards are fine. Masks of the scores' own shape, which may
-        follow from them, are not judged.
+        gives to them. From 0.01 on, as a mean of the rows that hide some, it is a warning. Masks of
+        the scores' own shape, which may follow from them, are not judged.
 
     How to fix it:
         `scores.masked_fill(mask, float("-inf"))` before the softmax; a mask of truth values for
@@ -61,8 +54,7 @@ class WeightOnMasked(Rule):
         """Yield a finding for every line of such a mask."""
         found = dict[int | None, MaskedWeightRecord]()
         for record in context.recording.evidence_of(MaskedWeightRecord):
-            if record.way != "after" or not _is_divided(context, record.result.node):
-                found.setdefault(record.site, record)
+            found.setdefault(record.site, record)
         for record in found.values():
             other = None if record.softmax == record.site else record.softmax
             yield self.finding(
@@ -81,12 +73,6 @@ class WeightOnMasked(Rule):
 
 
 def _message(record: MaskedWeightRecord) -> str:
-    share = "" if record.weight is None else f"{short(100 * record.weight, 2)} %"
-    if record.way == "after":
-        return (
-            f"the mask comes after the softmax, which gives {share} of its weight to positions "
-            "that are then hidden: the visible weights no longer sum to 1"
-        )
     if record.weight is None:
         return (
             "the mask of attention consists of the numbers 0 and 1, which are added to the "
@@ -97,18 +83,5 @@ def _message(record: MaskedWeightRecord) -> str:
         "product": "makes the scores of the hidden positions 0",
         "sum": "adds 0 and 1 to the scores",
     }[record.way]
-    return f"the mask {how}, and the softmax still gives {share} of its weight to them"
-
-
-def _is_divided(context: RuleContext, node: int) -> bool:
-    """Return whether masked weights are divided by their sum."""
-    waiting, seen = [node], {node}
-    while waiting:
-        for position in set(context.users.get(waiting.pop(), ())) - seen:
-            seen.add(position)
-            user = context.recording.nodes[position]
-            if user.operation.startswith("Div"):
-                return True
-            if user.kind == "view" or user.operation.startswith((*_HANDED_ON, *_TOTALS, "Add")):
-                waiting.append(position)
-    return False
+    share = short(100 * record.weight, 2)
+    return f"the mask {how}, and the softmax still gives {share} % of its weight to them"

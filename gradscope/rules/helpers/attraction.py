@@ -1,9 +1,9 @@
-"""Losses that only draw two outputs of one network together, which constants minimise."""
+"""Losses that do nothing but draw two outputs of one network together, or push them apart."""
 
 from collections.abc import Iterator, Mapping
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, PathCutRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
@@ -67,6 +67,35 @@ def attractions(context: RuleContext) -> tuple[Attraction, ...]:
             return ()
         found.append(one)
     return tuple(found)
+
+
+def repulsions(context: RuleContext) -> tuple[ComparisonRecord, ...]:
+    """Return the similarities of a network's outputs to its own detached ones that steps reduce.
+
+    None of a loss that has any other term.
+    """
+    found = []
+    for record, sign in _terms(context):
+        is_pushed = record is not None and record.operation in _SIMILARITIES and sign > 0
+        if record is None or not is_pushed or not _is_of_own_constant(context, record):
+            return ()
+        found.append(record)
+    return tuple(found)
+
+
+def _is_of_own_constant(context: RuleContext, record: ComparisonRecord) -> bool:
+    """Return whether one side has a gradient, and the other was cut from most of its parameters."""
+    sides = [one for one in (record.left_tensor, record.right_tensor) if one is not None]
+    if len(sides) != 1:
+        return False
+    held = context.parameters_behind([sides[0].node])
+    inner = {one.index for one in context.behind([record.result.node])}
+    inner -= {one.index for one in context.behind([sides[0].node])}
+    cut = set[int]()
+    for one in context.recording.evidence_of(PathCutRecord):
+        if inner & set(one.joins):
+            cut |= set(one.parameters)
+    return len(held & cut) >= _LEAST_SHARED * len(cut) > 0
 
 
 def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:

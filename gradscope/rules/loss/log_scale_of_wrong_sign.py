@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
+from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.linear_ways import linear_signs
@@ -20,7 +21,7 @@ class LogScaleOfWrongSign(Rule):
         A normalising flow whose log-determinant has the wrong sign, as in
         `loss = -(log_prob - log_det).mean()`, or a layer that multiplies by `exp(-s)` and returns
         `s.sum()`. Also a Gaussian likelihood or a learned weight of a task,
-        `exp(-s) * error - s`.
+        `exp(-s) * error - s`. And a flow whose log-likelihood is the loss, without a minus.
 
     Why it matters:
         The distance and the logarithm now pull the scale the same way. The loss falls without
@@ -31,7 +32,9 @@ class LogScaleOfWrongSign(Rule):
         `s`, or to `log(v)`. The tensor `exp(s)`, or `v`, multiplies or divides a tensor that goes
         into a square, a magnitude or an error of the same loss, through sums, parts and further
         factors alone; or it multiplies such an error. It is found if a larger scale makes both
-        parts of the loss larger, or both smaller. There is no threshold.
+        parts of the loss larger, or both smaller. There is no threshold. A log-likelihood is found
+        if with the opposite sign a scale that multiplies would balance a distance, one optimizer
+        steps, and no other backward opposes it.
 
     How to fix it:
         Add the log-determinant to the log-likelihood, and subtract both from the loss:
@@ -59,6 +62,7 @@ class LogScaleOfWrongSign(Rule):
         loss = linear_signs(context, [one.index for one in context.first.nodes if one.depth == 0])
         found = list(_wrong(context, loss))
         if not found:
+            yield from self._of_likelihood(context, loss)
             return
         scale, scaled = found[0]
         turned = _turned(context, loss, scale.term)
@@ -86,6 +90,44 @@ class LogScaleOfWrongSign(Rule):
             parameters=sorted(context.parameters_behind([scale.scale])),
             evidence={"log_scales_of_wrong_sign": len({one.term for one, _ in found})},
         )
+
+    def _of_likelihood(self, context: RuleContext, loss: Mapping[int, int]) -> Iterator[Finding]:
+        """Yield a finding if the loss is a flow's log-likelihood, whose minus is missing."""
+        is_alone = context.run is None or (context.run.is_only_loss and context.run.is_stepped)
+        optimizers = context.recording.evidence_of(OptimizerRecord)
+        if not is_alone or len(optimizers) > 1 or any(one.maximises for one in optimizers):
+            return
+        scales = list(_of_likelihood(context, {node: -sign for node, sign in loss.items()}))
+        if scales:
+            site = next(node.site for node in context.first.nodes if node.depth == 0)
+            yield self.finding(
+                context,
+                message=(
+                    "the loss is the log-likelihood of a flow without its minus: each step makes "
+                    "the data less likely"
+                ),
+                remedy="loss = -(log_prob + log_det).mean()",
+                site=site,
+                related=(
+                    context.related(context.recording.nodes[scales[0].term].site, "a logarithm"),
+                ),
+                parameters=sorted(context.parameters_behind([one.scale for one in scales])),
+                evidence={"log_scales_of_wrong_sign": len(scales)},
+            )
+
+
+def _of_likelihood(context: RuleContext, negated: Mapping[int, int]) -> Iterator[LogScale]:
+    """Yield the scales that would balance a distance if the loss had the opposite sign.
+
+    Only those that multiply, as in a flow: the entropy of a policy, which divides by a deviation,
+    is a log-likelihood with a plus.
+    """
+    for one in log_scales(context, negated):
+        uses = list(scaled_by(context, negated, one.scale))
+        if uses and one.sign < 0 and all(use.sign > 0 for use in uses):
+            yield one
+        elif uses:
+            return
 
 
 def _wrong(context: RuleContext, loss: Mapping[int, int]) -> Iterator[tuple[LogScale, Scaled]]:

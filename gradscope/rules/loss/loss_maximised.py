@@ -10,6 +10,7 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.attraction import repulsions
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
     is_policy_loss,
@@ -27,7 +28,6 @@ _TEXT = {
     "error": "error",
     "distance": "distance from the data",
     "log-likelihood": "negative log-likelihood",
-    "lower surrogate": "negative clipped surrogate",
 }
 
 
@@ -39,9 +39,10 @@ class LossMaximised(Rule):
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
         of the correct classes, or PPO's minimum of two surrogates. And a policy loss without its
-        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a term with a
-        minus that alone trains a layer, such as a domain classifier's error behind a layer that
-        reverses its gradient already.
+        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a loss that
+        does nothing but reduce the cosine similarity of a network's outputs to its own detached
+        outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
+        such as a domain classifier's error behind a layer that reverses its gradient already.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -52,7 +53,8 @@ class LossMaximised(Rule):
         negations and constant factors. An error is a loss function that is 0 for a correct
         prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
         picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
-        least one error enters with a minus, and no term with a plus or an unknown sign. In a run, a
+        least one error enters with a minus, and no term with a plus or an unknown sign. PPO's
+        minimum is found whatever the other terms are. In a run, a
         loss function with a minus beside other terms is a warning if it alone trains layers, and no
         custom function lies between it and them. Layers of the model must be trained, by a single
         optimizer, and in a run by a single backward. A classifier must not be better than chance at
@@ -109,8 +111,10 @@ class LossMaximised(Rule):
                 yield self._of_policy(context, one)
         if is_policy_loss(context):
             yield from self._of_entropies(context)
+        yield from self._of_surrogates(context)
         if _opponents(context) is None:
             yield from self._of_errors(context)
+            yield from self._of_views(context)
             yield from self._of_opposed_layers(context)
 
     def _of_policy(self, context: RuleContext, term: PolicyTerm) -> Finding:
@@ -142,9 +146,26 @@ class LossMaximised(Rule):
                     evidence={"terms_enlarged": len(terms)},
                 )
 
+    def _of_surrogates(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if a step makes PPO's minimum of two surrogates smaller."""
+        terms = [one for one in signed_terms(context) if one.kind == "lower surrogate"]
+        terms = [one for one in terms if _makes_worse(one) and _trains(context, one.node)]
+        if terms:
+            yield self.finding(
+                context,
+                message=(
+                    "each step makes the clipped surrogate smaller, which PPO maximises: its sign "
+                    "in the loss is wrong"
+                ),
+                remedy="put a minus in front of the minimum",
+                site=terms[0].node.site,
+                evidence={"terms_enlarged": len(terms)},
+            )
+
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
-        errors = [one for one in terms if one.kind != "other" and _makes_worse(one)]
+        found_elsewhere = ("lower surrogate", "other")
+        errors = [one for one in terms if one.kind not in found_elsewhere and _makes_worse(one)]
         if not errors or not all(_makes_worse(one) for one in terms):
             return
         errors = [one for one in errors if _trains(context, one.node)]
@@ -166,6 +187,22 @@ class LossMaximised(Rule):
             evidence={"terms_enlarged": len(errors)}
             | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
         )
+
+    def _of_views(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if all the loss does is to push a network's outputs from its targets."""
+        terms = repulsions(context)
+        nodes = [context.recording.nodes[one.result.node] for one in terms]
+        if terms and any(_trains(context, one) for one in nodes):
+            yield self.finding(
+                context,
+                message=(
+                    "each step makes the network's outputs less similar to their detached targets, "
+                    "and nothing else trains it: the sign of the loss is wrong"
+                ),
+                remedy="negate the loss",
+                site=terms[0].site,
+                evidence={"terms_enlarged": len(terms)},
+            )
 
     def _of_opposed_layers(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if layers learn from nothing but errors that each step enlarges."""

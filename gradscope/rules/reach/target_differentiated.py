@@ -35,6 +35,8 @@ _ONE_SIDED = frozenset(
     }
 )
 """Losses whose second operand is a distribution to learn from."""
+_BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+_WRITES = frozenset({"CopySlices", "IndexPutBackward0"})
 _SUMS = frozenset({"AddBackward0", "SubBackward0", "SubBackward1"})
 _PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
 _SELECTIONS = frozenset(
@@ -78,6 +80,8 @@ class TargetDifferentiated(Rule):
     What it finds:
         A regression whose target is data plus a factor times another prediction of the same
         network, such as `reward + gamma * q(next_state).max(1).values`, without `detach()`. A
+        target of `binary_cross_entropy` into whose zeros a result of the network was written, such
+        as the overlap of a detector's boxes. A
         target network whose parameters share the memory of the trained ones, as after
         `target.data = online.data`. And losses that only draw two outputs of one network to each
         other, as SimSiam does without its stop-gradient. A moving average of a network that the
@@ -93,7 +97,8 @@ class TargetDifferentiated(Rule):
         In the graph: both sides of a `mse_loss`, `l1_loss`, `smooth_l1_loss`, `huber_loss` or of a
         difference that is squared and averaged lead to the same parameters; one of them adds data
         to a product of data with one number per sample, or with a selection among several; and the
-        other does not. There is no threshold.
+        other does not. There is no threshold. Or the target of a binary cross-entropy is data of
+        which elements were overwritten by results of parameters that its prediction depends on.
 
         A loss draws two outputs together if all of its terms are distances with a plus or cosine
         similarities with a minus, of two runs of one network that share no operation but half of
@@ -138,7 +143,7 @@ class TargetDifferentiated(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes a target."""
         by_line: dict[int | None, list[_Target]] = {}
-        for target in _targets(context):
+        for target in (*_targets(context), *_written_targets(context)):
             line = target.site if target.total.site is None else target.total.site
             by_line.setdefault(line, []).append(target)
         for line, targets in by_line.items():
@@ -308,6 +313,23 @@ def _targets(context: RuleContext) -> Iterator[_Target]:
         shared = parameters_behind(context, left) & parameters_behind(context, right)
         if shared:
             yield _Target(total, site, shared)
+
+
+def _written_targets(context: RuleContext) -> Iterator[_Target]:
+    """Yield the targets of two classes into which the network's own results were written."""
+    for record in context.recording.evidence_of(ComparisonRecord):
+        left, right = record.left_tensor, record.right_tensor
+        if record.operation not in _BINARY or left is None or right is None:
+            continue
+        node = context.recording.nodes[right.node]
+        inputs = context.successors.get(node.index, ())
+        while len(inputs) == 1 and (node.kind == "view" or node.operation == "ToCopyBackward0"):
+            node = context.recording.nodes[inputs[0].node]
+            inputs = context.successors.get(node.index, ())
+        shared = parameters_behind(context, left.node) & parameters_behind(context, right.node)
+        # One input: what was overwritten are data.
+        if node.operation in _WRITES and len(inputs) == 1 and shared:
+            yield _Target(node, record.site, shared)
 
 
 def _regressions(context: RuleContext) -> Iterator[tuple[int, int, int | None]]:

@@ -19,7 +19,7 @@ class Attention(nn.Module):
         super().__init__()
         self.query, self.key = nn.Linear(8, 8), nn.Linear(8, 8)
         self.value, self.score = nn.Linear(8, 8), nn.Linear(8, 1)
-        self.codes = nn.Linear(8, 3)
+        self.codes, self.deep = nn.Linear(8, 3), nn.Linear(8, 8, bias=False)
         self.drop = nn.Dropout(0.1)
         self.use = use
 
@@ -90,20 +90,43 @@ def linear_attention(model, x):
     return model.query(x).softmax(-1) @ context
 
 
+def of_graph(dimension):
+    """Attention over the nodes of one graph, as in a graph attention network."""
+
+    def use(model, x):
+        value = model.value(x[0])
+        pairs = model.score(value) + model.score(model.key(x[0])).T
+        weights = pairs.masked_fill(torch.ones(5, 5).tril(-3).bool(), -9e15).softmax(dimension)
+        return model.drop(weights) @ value
+
+    return use
+
+
+def through_layer(model, x):
+    return model.deep(model.value(x[0]).softmax(0))
+
+
+def matrix_of_clusters(model, x):
+    assignment = model.codes(x[0]).softmax(0)
+    return assignment.softmax(-1) @ (assignment.T @ model.value(x[0]))
+
+
 SICK = [over(1), over(-2), over(0), over_with_dropout(1), over_masked(1), over_of_heads(1)]
-SICK += [over_of_heads(2), over_pooled(0)]
+SICK += [over_of_heads(2), over_pooled(0), of_graph(0)]
 HEALTHY = [over(-1), over_with_dropout(2), over_masked(2), over_of_heads(3), over_pooled(1)]
 HEALTHY += [slots, turned, clusters, linear_attention]
+HEALTHY += [of_graph(1), through_layer, matrix_of_clusters]
+PUSHED = {0, 3, 5, 7, 9, 10, 11}
 
 
-@pytest.mark.parametrize("use", some_on_push(SICK, {0, 3, 6, 7}), ids=range(len(SICK)))
+@pytest.mark.parametrize("use", some_on_push(SICK, {0, 3, 6, 7, 8}), ids=range(len(SICK)))
 def test_weights_that_sum_along_another_dimension_are_found(findings_of, use):
     found = only(findings_of(Attention(use), (X, Y), functional.mse_loss), "GS120")
     assert found.severity == "warning"
     assert "softmax" in found.location.source
 
 
-@pytest.mark.parametrize("use", some_on_push(HEALTHY, {0, 3, 5, 7}), ids=range(len(HEALTHY)))
+@pytest.mark.parametrize("use", some_on_push(HEALTHY, PUSHED), ids=range(len(HEALTHY)))
 def test_weights_of_the_keys_are_fine(findings_of, use):
     found = findings_of(Attention(use), (X, Y), functional.mse_loss)
     assert not [one for one in found if one.rule == "GS120"]

@@ -1,4 +1,4 @@
-"""GS123: masks beside a softmax that leave weight on the hidden positions, and healthy ones."""
+"""GS123: masks before a softmax that leave weight on the hidden positions, and healthy ones."""
 
 import pytest
 import torch
@@ -50,10 +50,6 @@ CAUSAL = "torch.ones(T, T).tril()[None]"
 PADDING = "(tokens != 0).float()[:, None]"
 
 SICK = {
-    "after the softmax": "mixed = (torch.softmax(scores, -1) * keep) @ v  # here",
-    "filled after the softmax": (
-        "mixed = scores.softmax(-1).masked_fill(keep == 0, 0.0) @ v  # here"
-    ),
     "product before": "mixed = torch.softmax(scores * keep, -1) @ v  # here",
     "small fill": "mixed = torch.softmax(scores.masked_fill(keep == 0, 1e-9), -1) @ v  # here",
     "added": "mixed = torch.softmax(scores + keep, -1) @ v  # here",
@@ -108,7 +104,7 @@ def test_a_mask_that_hides_is_fine(tmp_path, body, keep):
 
 
 def test_the_weight_is_that_of_the_hidden_positions(tmp_path):
-    (found,) = told(tmp_path, "mixed = torch.softmax(0 * scores, -1) * keep @ v  # here", CAUSAL)
+    (found,) = told(tmp_path, "mixed = torch.softmax(0 * scores * keep, -1) @ v  # here", CAUSAL)
     # The independent oracle: equal weights, of which a row hides those after it.
     hidden = [1 - row / LENGTH for row in range(1, LENGTH)]
     expected = sum(hidden) / len(hidden)
@@ -136,3 +132,19 @@ def test_a_softmax_reads_added_ones_as_scores():
         scores[None], torch.eye(5, dtype=torch.float64)[None], value[None], mask[None], scale=1.0
     )
     torch.testing.assert_close(fused[0], torch.softmax(scores + mask, -1))
+
+
+@pytest.mark.parametrize("keep", [CAUSAL, PADDING], ids=["causal", "padding"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mixed = (torch.softmax(scores, -1) * keep) @ v  # here",
+        "mixed = scores.softmax(-1).masked_fill(keep == 0, 0.0) @ v  # here",
+    ],
+    ids=["product", "fill"],
+)
+def test_a_mask_after_the_softmax_is_told_once_by_another_rule(tmp_path, body, keep):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("BODY", body).replace("KEEP", keep))
+    found = watching.findings_of_script(script, tmp_path)
+    assert [one.rule for one in found if one.rule in ("GS122", "GS123")] == ["GS122"]

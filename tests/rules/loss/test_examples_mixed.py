@@ -308,29 +308,35 @@ def test_as_many_heads_as_words_may_have_been_transposed(findings_of):
 
 
 class Transcriber(nn.Module):
-    """Log-probabilities `[time, batch, letters]` of `[batch, time, 6]`."""
+    """Log-probabilities `[time, batch, letters]` of `[batch, time, 6]`, or of its columns."""
 
-    def __init__(self, arrange):
+    def __init__(self, arrange, columns=None):
         super().__init__()
         self.rnn, self.head, self.arrange = nn.GRU(6, 8, batch_first=True), nn.Linear(8, 5), arrange
+        self.image, self.columns = nn.Conv1d(6, 6, 1), columns
 
     def forward(self, x):
-        return self.arrange(self.head(self.rnn(x)[0]).log_softmax(-1))
+        if self.columns is None:
+            return self.arrange(self.head(self.rnn(x)[0]).log_softmax(-1))
+        columns = self.columns(self.image(x.transpose(1, 2)))
+        return self.head(self.rnn(columns.transpose(0, 1))[0]).log_softmax(-1).transpose(0, 1)
 
 
 @pytest.mark.parametrize(
-    ("arrange", "expected"),
+    ("arrange", "columns", "expected"),
     [
-        (lambda x: x.transpose(0, 1), []),
-        (lambda x: x.permute(1, 0, 2).contiguous(), []),
-        (lambda x: x.reshape(20, 4, 5), ["error"]),
-        (lambda x: x.reshape(20, 4, 5).flip(0), ["error"]),
+        (lambda x: x.transpose(0, 1), None, []),
+        (lambda x: x.permute(1, 0, 2).contiguous(), None, []),
+        (lambda x: x.reshape(20, 4, 5), None, ["error"]),
+        (lambda x: x.reshape(20, 4, 5).flip(0), None, ["error"]),
+        (None, lambda x: x.reshape(20, 4, 6), ["error"]),
+        (None, lambda x: x.permute(2, 0, 1).reshape(20, 4, 6), []),
     ],
 )
-def test_a_script_that_exchanges_time_and_batch_by_reshape(arrange, expected, tmp_path):
+def test_a_script_that_exchanges_time_and_batch_by_reshape(arrange, columns, expected, tmp_path):
     def loop():
         torch.manual_seed(0)
-        model = Transcriber(arrange)
+        model = Transcriber(arrange, columns)
         adam = torch.optim.Adam(model.parameters(), lr=1e-3)
         for _ in range(6):
             letters = torch.randint(1, 5, (4, 6))

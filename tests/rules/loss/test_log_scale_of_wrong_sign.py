@@ -97,6 +97,35 @@ def test_the_log_determinant_of_a_flow_is_fine(way, prior):
     assert not of_flow(way, prior, 1)
 
 
+@pytest.mark.parametrize("prior", PRIORS)
+def test_a_log_likelihood_without_its_minus_is_an_error(prior):
+    torch.manual_seed(0)
+
+    def loss(out):
+        return (PRIORS[prior](out[0]) + out[1]).mean()  # here
+
+    (found,) = told(Flow("exp", 1), loss)
+    assert found.severity == "error"
+    assert found.location.source.endswith("# here")
+
+
+def test_the_log_likelihood_of_a_sample_may_become_smaller():
+    """A policy draws, and each step makes what it has drawn less likely."""
+
+    def loss(out):
+        mean, log = out
+        policy = Normal(mean, log.exp())
+        return (0.2 * policy.log_prob(policy.rsample()) + mean.square()).mean()
+
+    def likelihood(out):
+        mean, log = out
+        return Normal(mean, log.exp()).log_prob(X[:, :1]).mean()
+
+    torch.manual_seed(0)
+    assert not told(Heads(), loss)
+    assert not told(Heads(), likelihood)
+
+
 def test_the_line_that_turns_the_sign_is_told():
     torch.manual_seed(0)
 

@@ -43,6 +43,9 @@ SICK = {
     "picked": lambda out: (functional.one_hot(CLASSES, 3) * out.log_softmax(1)).sum(1).mean(),
     "distribution": lambda out: Categorical(logits=out).log_prob(CLASSES).mean(),
     "surrogate": lambda out: torch.min(*surrogates(out)).mean(),
+    "surrogate beside a critic": lambda out: (
+        torch.min(*surrogates(out)).mean() + functional.smooth_l1_loss(out, Y)
+    ),
 }
 
 HEALTHY = {
@@ -56,6 +59,9 @@ HEALTHY = {
         -(functional.logsigmoid(out[:, 0]) + functional.logsigmoid(-out[:, 1])).mean()
     ),
     "surrogate": lambda out: -torch.min(*surrogates(out)).mean(),
+    "surrogate beside a critic": lambda out: (
+        functional.smooth_l1_loss(out, Y) - torch.min(*surrogates(out)).mean()
+    ),
     "surrogate of costs": lambda out: torch.max(*surrogates(out)).mean(),
     "one error against another": lambda out: (
         functional.mse_loss(out, Y) - 0.1 * functional.cross_entropy(out, CLASSES)
@@ -91,6 +97,32 @@ def test_a_loss_that_enlarges_the_error_is_an_error(findings_of, name):
 @pytest.mark.parametrize("name", some_on_push(HEALTHY, 4))
 def test_a_loss_that_makes_the_error_smaller_is_none(findings_of, name):
     assert not told(findings_of(network(), X, of_output(HEALTHY[name])))
+
+
+VIEWS = {
+    "no minus": (lambda p, z, other: functional.cosine_similarity(p, z).mean() * 0.5, ["error"]),
+    "minus": (lambda p, z, other: -functional.cosine_similarity(p, z).mean(), []),
+    "one less": (lambda p, z, other: 2 - 2 * functional.cosine_similarity(p, z).mean(), []),
+    "another term": (
+        lambda p, z, other: (
+            functional.cosine_similarity(p, z).mean() + functional.mse_loss(p, other)
+        ),
+        [],
+    ),
+    "data": (lambda p, z, other: functional.cosine_similarity(p, other).mean(), []),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(VIEWS, {0, 1, 3, 4}))
+def test_outputs_that_are_only_pushed_from_their_own_targets_are_found(findings_of, name):
+    function, levels = VIEWS[name]
+
+    def loss(model, batch):
+        encoded = model[:2](batch), model[:2](batch + 0.1)
+        return function(model[2](encoded[0]), model[2](encoded[1]).detach(), Y)
+
+    found = told(findings_of(network(), X, loss))
+    assert [one.severity for one in found] == levels
 
 
 def test_a_patch_on_the_input_may_enlarge_the_error(findings_of):

@@ -17,6 +17,7 @@ rewards = torch.rand(32, generator=generator)
 advantage = rewards - rewards.mean()
 costs = -rewards
 rows = torch.arange(32)
+weights = torch.rand(32, generator=generator)
 
 
 def policy():
@@ -56,9 +57,11 @@ WITHOUT_MINUS = {
     ),
     "function": lambda out: torch.mul(likelihood(out), advantage).mean(),
     "one by one": one_by_one,
+    "weighed": lambda out: (weights * likelihood(out) * rewards).mean(),
 }
 
 RIGHT = {
+    "minus before a weight": lambda out: (-weights * likelihood(out) * rewards).mean(),
     "advantages": lambda out: -(likelihood(out) * advantage).mean(),
     "rewards": lambda out: (-rewards * likelihood(out)).mean(),
     "minus of likelihoods": lambda out: (-likelihood(out) * rewards).mean(),

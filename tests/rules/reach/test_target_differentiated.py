@@ -68,10 +68,34 @@ def after_two_steps(q, s, n):
     return functional.mse_loss(q(s)[:, 0], REWARD + 0.9 * (REWARD + 0.9 * q(n)[:, 0]))
 
 
+def overlap(q, s, n):
+    """Objects of a detector, whose score is to become the overlap of its own box."""
+    out = q(s)
+    target = torch.zeros(32)
+    target[ROWS[::3]] = torch.exp(-out[::3, 1].abs()).clamp(0)
+    return functional.binary_cross_entropy_with_logits(out[:, 0], target)
+
+
+def overlap_detached(q, s, n):
+    out = q(s)
+    target = torch.zeros(32)
+    target[ROWS[::3]] = torch.exp(-out[::3, 1].abs()).detach()
+    return functional.binary_cross_entropy_with_logits(out[:, 0], target)
+
+
+def agreement(q, s, n):
+    """Two views that are to agree, both with a gradient."""
+    one, other = q(s)[:, 0], q(n)[:, 0]
+    return functional.binary_cross_entropy_with_logits(one, other.sigmoid()) + (
+        functional.binary_cross_entropy_with_logits(other, one.sigmoid())
+    )
+
+
 @pytest.mark.parametrize(
     "loss",
     some_on_push(
         [
+            overlap,
             values,
             columns,
             best_action,
@@ -136,8 +160,10 @@ def between_others(q, s, n):
     "loss",
     some_on_push(
         [
+            overlap_detached,
             detached,
             without_grad,
+            agreement,
             consistent,
             equivariant,
             smooth,

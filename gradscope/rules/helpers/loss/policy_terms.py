@@ -30,6 +30,10 @@ _COSTS = frozenset(
     {"baseline", "cost", "costs", "energy", "error", "errors", "kl", "loss", "losses", "neg"}
     | {"negative", "nll", "penalty", "penalties", "regret", "risk"}
 )
+_CORRECTIONS = frozenset(
+    {"importance", "ips", "prob", "propensity", "ratio", "weight", "weighted", "weights"}
+)
+_PICKING = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackward0"})
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -49,9 +53,49 @@ def policy_terms(context: RuleContext) -> Iterator[PolicyTerm]:
         likelihood = _likelihood(context, product)
         site = context.site(product.site)
         if likelihood and site is not None:
-            reward = next(filter(None, map(_reward, _products(context, site))), None)
-            if reward is not None and _is_defined_as_reward(context, site, reward):
+            products = _products(context, site)
+            reward = next(filter(None, map(_reward, products)), None)
+            is_plain = reward is not None and not _has_negative_weight(products, reward)
+            if reward is not None and is_plain and _is_defined_as_reward(context, site, reward):
                 yield PolicyTerm(product, sign * likelihood, ast.unparse(reward))
+
+
+def weighed_probabilities(context: RuleContext) -> Iterator[tuple[PolicyTerm, NodeRecord]]:
+    """Yield the products of one picked probability of a softmax and a reward, with the softmax."""
+    found = list[tuple[PolicyTerm, NodeRecord]]()
+    for product, sign in signed_products(context):
+        softmax, site = _picked_softmax(context, product), context.site(product.site)
+        if softmax is None or site is None:
+            continue
+        reward = next(filter(None, map(_reward, _products(context, site))), None)
+        is_plain = reward is not None and not _is_corrected(reward)
+        if reward is not None and is_plain and _is_defined_as_reward(context, site, reward):
+            found.append((PolicyTerm(product, sign, ast.unparse(reward)), softmax))
+    picks = [softmax.index for _, softmax in found]
+    # All actions with their probabilities are an expectation, which needs no logarithm.
+    yield from (one for one in found if picks.count(one[1].index) == 1)
+
+
+def _picked_softmax(context: RuleContext, product: NodeRecord) -> NodeRecord | None:
+    """Return the softmax of which a product weighs picked elements; None of anything else."""
+    node, is_picked = product, False
+    while len(inputs := context.successors.get(node.index, ())) == 1:
+        node = context.recording.nodes[inputs[0].node]
+        if node.operation == "SoftmaxBackward0":
+            return node if is_picked else None
+        is_picked |= node.operation in _PICKING
+        is_passed = node.operation in _PICKING | {"NegBackward0", "ToCopyBackward0"}
+        if not is_passed and node.kind != "view":
+            return None
+    return None
+
+
+def _is_corrected(reward: ast.expr) -> bool:
+    """Return whether a reward is divided, as by the probability that the action was drawn with."""
+    return any(
+        isinstance(one, ast.Div) or set(_WORD.findall(_name(one).lower())) & _CORRECTIONS
+        for one in ast.walk(reward)
+    )
 
 
 def is_policy_loss(context: RuleContext) -> bool:
@@ -160,6 +204,28 @@ def _is_reward(value: ast.expr) -> bool:
             is_method and _is_reward(value.func.value)  # type: ignore[attr-defined]
         )
     return _is_named_reward(_last_name(value))
+
+
+def _has_negative_weight(products: list[tuple[ast.expr, ast.expr]], reward: ast.expr) -> bool:
+    """Return whether another factor beside a reward has a minus that no operation shows.
+
+    So it is with `-weights * log_prob * advantage`, where the weights have no gradient.
+    """
+    chains = [[*_factors(left), *_factors(right)] for left, right in products]
+    chain = max((one for one in chains if reward in one), key=len, default=[])
+    others = [one for one in chain if one is not reward]
+    return len(others) > 1 and any(
+        isinstance(one, ast.UnaryOp)
+        and isinstance(one.op, ast.USub)
+        and not any("log" in _name(part).lower() for part in ast.walk(one))
+        for one in others
+    )
+
+
+def _factors(value: ast.expr) -> list[ast.expr]:
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return [*_factors(value.left), *_factors(value.right)]
+    return [value]
 
 
 def _last_name(value: ast.expr) -> str:

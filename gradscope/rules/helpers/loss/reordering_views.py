@@ -27,7 +27,9 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
         if before is None or after is None:
             continue
         two = before.dims, after.dims
-        is_first = context.run is not None and (_is_swapped(*two) or _are_parts_moved(*two))
+        is_first = context.run is not None and (
+            _is_swapped(*two) or _is_rotated(*two) or _are_parts_moved(*two)
+        )
         users = context.users.get(node.index, ())
         are_classes = any(last.get(user) == len(after.dims) - 1 for user in users)
         if (
@@ -46,6 +48,14 @@ def _is_swapped(before: Dims, after: Dims) -> bool:
     first, second, *rest = after
     # A dimension of size 1 may change places: the numbers keep their order.
     return before == (second, first, *rest) and first != second and min(first, second) > 1
+
+
+def _is_rotated(before: Dims, after: Dims) -> bool:
+    """Return whether three dimensions of different sizes move on by one or two places."""
+    if len(before) != 3 or len(set(before)) < 3 or min(before) < 2:
+        return False
+    first, second, third = before
+    return after in ((third, first, second), (second, third, first))
 
 
 def _are_parts_moved(before: Dims, after: Dims) -> bool:
