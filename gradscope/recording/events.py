@@ -300,6 +300,18 @@ class SharedWeightsEvent(Observation, kind="shared-weights"):
     steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 
+class StillTargetEvent(Observation, kind="still-target"):
+    """A line whose targets a network computes that never changes."""
+
+    __slots__ = ()
+    may_update: Flag = Flag("whether something in the user's files may update it")
+    others_move: Flag = Flag("whether other networks behind the same targets change")
+    same: Flag = Flag("whether it is the trained network itself, under another name")
+    steps: Count = Count("optimizer steps in which it was watched")
+    weight: Number = Number("index of one of its weights")
+    weights: Count = Count("weights that have not changed")
+
+
 class StepEvent(Event, kind="step"):
     """A step of an optimizer, or of a script that changes the weights itself."""
 

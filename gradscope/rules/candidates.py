@@ -184,6 +184,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS328": (_STEP,),
     "GS329": (_OPTIMIZER,),
     "GS330": (_OPTIMIZER,),
+    "GS331": (_STEP,),
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),

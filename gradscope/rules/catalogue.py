@@ -28,6 +28,7 @@ from gradscope.rules.accumulation.schedules.schedule_outruns_plan import Schedul
 from gradscope.rules.accumulation.schedules.schedule_stepped_rarely import ScheduleSteppedRarely
 from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
+from gradscope.rules.accumulation.target_never_updated import TargetNeverUpdated
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
@@ -219,6 +220,7 @@ RULES: tuple[type[Rule], ...] = (
     WrongWeightAverage,
     DecayFilterWithoutMatch,
     DecayDominates,
+    TargetNeverUpdated,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -22,6 +22,7 @@ from gradscope.capture.step.forward_calls import (
 from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
+from gradscope.capture.step.losses.bootstraps import BootstrapObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
@@ -70,6 +71,7 @@ class StepCapture:
         self.padding_masks = PaddingMaskObserver()
         self.target_ranges = TargetRangeObserver()
         self.answer_sight = AnswerSightObserver()
+        self.bootstraps = BootstrapObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
@@ -77,6 +79,7 @@ class StepCapture:
             self.padding_masks,
             self.target_ranges,
             self.answer_sight,
+            self.bootstraps,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -212,6 +215,7 @@ class StepCapture:
         self.padding_masks.close()
         self.target_ranges.close()
         self.answer_sight.close()
+        self.bootstraps.close()
         forget_views()
         self.release_graph()
 
