@@ -10,6 +10,7 @@ from gradscope.recording.evidence.forward import (
     InvertedMaskRecord,
     OwnSimilarityRecord,
     PartialNormRecord,
+    RepeatedPositiveRecord,
     SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
@@ -86,9 +87,13 @@ def probe_derivatives(context: ProbeContext) -> str | None:
 
 def _note_labels(context: ProbeContext) -> None:
     site_of, labels = context.assembler.site_of, context.capture.pair_labels
-    for own in labels.own:
+    rows = context.capture.own_rows
+    for own in (*labels.own, *rows.own):
         record = OwnSimilarityRecord(site=site_of(own.line), rows=own.rows, largest=own.largest)
         context.assembler.note(record)
+    for repeated in rows.repeated:
+        site = site_of(repeated.line)
+        context.assembler.note(RepeatedPositiveRecord(site=site, rows=repeated.rows))
     for one in labels.zeros:
         context.assembler.note(
             ZeroLabelRecord(

@@ -23,6 +23,7 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.bootstraps import BootstrapObserver
+from gradscope.capture.step.losses.own_rows import OwnRowObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
@@ -72,6 +73,7 @@ class StepCapture:
         self.target_ranges = TargetRangeObserver()
         self.answer_sight = AnswerSightObserver()
         self.bootstraps = BootstrapObserver()
+        self.own_rows = OwnRowObserver()
         observers = (
             self.kept_gradients,
             self.unvarying,
@@ -80,6 +82,7 @@ class StepCapture:
             self.target_ranges,
             self.answer_sight,
             self.bootstraps,
+            self.own_rows,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -216,6 +219,7 @@ class StepCapture:
         self.target_ranges.close()
         self.answer_sight.close()
         self.bootstraps.close()
+        self.own_rows.close()
         forget_views()
         self.release_graph()
 

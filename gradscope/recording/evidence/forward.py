@@ -170,6 +170,15 @@ class OwnSimilarityRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedPositiveRecord:
+    """A cross-entropy whose right answer, the first column, is among the wrong ones, too."""
+
+    table: ClassVar[str] = "repeated_positive"
+    site: int | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroQuotientRecord:
     """A division of whole numbers in an inspected forward that gave 0, and became a float."""
 
