@@ -9,6 +9,7 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     InvertedMaskRecord,
     OwnSimilarityRecord,
+    PaddedMeanRecord,
     PartialNormRecord,
     RepeatedPositiveRecord,
     SeenAnswerRecord,
@@ -51,6 +52,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             )
     _note_labels(context)
     _note_masks(context)
+    _note_padded_means(context)
     _note_ranges(context)
     _note_answers(context)
     if not context.of_run:  # a run compares several steps
@@ -114,6 +116,20 @@ def _note_masks(context: ProbeContext) -> None:
                 token=one.token,
             )
         )
+
+
+def _note_padded_means(context: ProbeContext) -> None:
+    for one in context.capture.padded_means.found:
+        if _reference(context, one.result) is not None:
+            context.assembler.note(
+                PaddedMeanRecord(
+                    site=context.assembler.site_of(one.line),
+                    operation=one.operation,
+                    positions=one.positions,
+                    at_padding=one.at_padding,
+                    is_masked=one.is_masked,
+                )
+            )
 
 
 def _note_answers(context: ProbeContext) -> None:

@@ -24,6 +24,7 @@ from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.bootstraps import BootstrapObserver
 from gradscope.capture.step.losses.own_rows import OwnRowObserver
+from gradscope.capture.step.losses.padded_means import PaddedMeanObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
@@ -74,6 +75,7 @@ class StepCapture:
         self.answer_sight = AnswerSightObserver()
         self.bootstraps = BootstrapObserver()
         self.own_rows = OwnRowObserver()
+        self.padded_means = PaddedMeanObserver(self.comparisons.tokens)
         observers = (
             self.kept_gradients,
             self.unvarying,
@@ -83,6 +85,7 @@ class StepCapture:
             self.answer_sight,
             self.bootstraps,
             self.own_rows,
+            self.padded_means,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -220,6 +223,7 @@ class StepCapture:
         self.answer_sight.close()
         self.bootstraps.close()
         self.own_rows.close()
+        self.padded_means.close()
         forget_views()
         self.release_graph()
 

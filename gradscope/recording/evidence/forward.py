@@ -170,6 +170,21 @@ class OwnSimilarityRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaddedMeanRecord:
+    """A sum or mean by hand over the positions of sequences, which leads to the loss."""
+
+    table: ClassVar[str] = "padded_mean"
+    site: int | None
+    operation: str
+    """`mean` or `sum`."""
+    positions: int
+    at_padding: int
+    """Number of them at padding."""
+    is_masked: bool
+    """Whether all terms at padding are 0. Otherwise none is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedPositiveRecord:
     """A cross-entropy whose right answer, the first column, is among the wrong ones, too."""
 
