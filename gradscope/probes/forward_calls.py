@@ -7,6 +7,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
+    FreshTargetRecord,
     InvertedMaskRecord,
     OwnSimilarityRecord,
     PaddedMeanRecord,
@@ -52,7 +53,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
             )
     _note_labels(context)
     _note_masks(context)
-    _note_padded_means(context)
+    _note_by_hand(context)
     _note_ranges(context)
     _note_answers(context)
     if not context.of_run:  # a run compares several steps
@@ -118,7 +119,7 @@ def _note_masks(context: ProbeContext) -> None:
         )
 
 
-def _note_padded_means(context: ProbeContext) -> None:
+def _note_by_hand(context: ProbeContext) -> None:
     for one in context.capture.padded_means.found:
         if _reference(context, one.result) is not None:
             context.assembler.note(
@@ -130,6 +131,11 @@ def _note_padded_means(context: ProbeContext) -> None:
                     is_masked=one.is_masked,
                 )
             )
+    for fresh in context.capture.fresh_targets.found:
+        if _reference(context, fresh.result) is not None:
+            site_of = context.assembler.site_of
+            record = FreshTargetRecord(site=site_of(fresh.line), noise=site_of(fresh.noise))
+            context.assembler.note(record)
 
 
 def _note_answers(context: ProbeContext) -> None:

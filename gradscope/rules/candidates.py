@@ -23,6 +23,7 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    FreshTargetRecord,
     InvertedMaskRecord,
     LeftOutTermRecord,
     OwnSimilarityRecord,
@@ -247,6 +248,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS711": (_COMPARISON, ("sums over padded positions", _evidence(PaddedMeanRecord))),
     "GS712": (("distances of partial norms", _evidence(PartialNormRecord)),),
     "GS713": (_OPERATION,),
+    "GS737": (("targets that are drawn anew", _evidence(FreshTargetRecord)),),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

@@ -100,6 +100,7 @@ from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.targets.labels_of_zero import LabelsOfZero
+from gradscope.rules.loss.targets.noise_drawn_anew import NoiseDrawnAnew
 from gradscope.rules.loss.targets.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.targets.targets_out_of_range import TargetsOutOfRange
 from gradscope.rules.loss.targets.targets_shifted_twice import TargetsShiftedTwice
@@ -274,6 +275,7 @@ RULES: tuple[type[Rule], ...] = (
     AnswerInSight,
     ScaleBehindRelu,
     TermLeftOut,
+    NoiseDrawnAnew,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

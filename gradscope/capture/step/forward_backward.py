@@ -23,6 +23,7 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.bootstraps import BootstrapObserver
+from gradscope.capture.step.losses.fresh_targets import FreshTargetObserver
 from gradscope.capture.step.losses.own_rows import OwnRowObserver
 from gradscope.capture.step.losses.padded_means import PaddedMeanObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
@@ -75,6 +76,7 @@ class StepCapture:
         self.answer_sight = AnswerSightObserver()
         self.bootstraps = BootstrapObserver()
         self.own_rows = OwnRowObserver()
+        self.fresh_targets = FreshTargetObserver()
         self.padded_means = PaddedMeanObserver(self.comparisons.tokens)
         observers = (
             self.kept_gradients,
@@ -85,6 +87,7 @@ class StepCapture:
             self.answer_sight,
             self.bootstraps,
             self.own_rows,
+            self.fresh_targets,
             self.padded_means,
             self.averages,
             self.derivatives,
@@ -223,6 +226,7 @@ class StepCapture:
         self.answer_sight.close()
         self.bootstraps.close()
         self.own_rows.close()
+        self.fresh_targets.close()
         self.padded_means.close()
         forget_views()
         self.release_graph()

@@ -170,6 +170,17 @@ class OwnSimilarityRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreshTargetRecord:
+    """A target of the loss that is a random draw, and that nothing else uses."""
+
+    table: ClassVar[str] = "fresh_target"
+    site: int | None
+    """Line of the comparison."""
+    noise: int | None
+    """Line that adds another draw of the same shape to data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedMeanRecord:
     """A sum or mean by hand over the positions of sequences, which leads to the loss."""
 
