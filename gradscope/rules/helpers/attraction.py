@@ -79,13 +79,8 @@ def collapsing(context: RuleContext) -> tuple[Attraction, ...]:
         if record is not None and sign == (1 if record.operation in _DISTANCES else -1):
             one = _attraction(context, record)
             found += [] if one is None else [one]
-    sides = {
-        ref.node
-        for one in found
-        for ref in (one.record.left_tensor, one.record.right_tensor)
-        if ref is not None
-    }
-    others = _reached_beside(context, sides) if found else frozenset()
+    terms = {one.record.result.node for one in found}
+    others = _reached_beside(context, terms) if found else frozenset()
     return tuple(one for one in found if one.shared.isdisjoint(others))
 
 
