@@ -12,10 +12,15 @@ from gradscope.recording.records import is_installed
 _WRITES = frozenset({"add_", "copy_", "lerp_", "mul_", "set_", "_foreach_lerp_", "_foreach_mul_"})
 _TARGET = re.compile(r"targ|teacher|momentum_|_ema|ema_", re.IGNORECASE)
 _RATE = re.compile(
-    r"tau|m|momentum|decay|(\w+_)?(tau|ema|polyak)(_\w+)?"
+    r"(\w+_)?(tau|ema|polyak)(_\w+)?"
     r"|\w*target_\w*(decay|momentum|every|update|freq|interval|period|rate|steps|sync)\w*"
     r"|(sync|update)_(target|every|freq)\w*",
     re.IGNORECASE,
+)
+_MOMENTUM = frozenset({"m", "momentum"})
+"""Names of such rates, if they are attributes."""
+_UPDATE = re.compile(
+    r"sync|soft_update|hard_update|polyak|update_target|target_update|copy_weights|_foreach_"
 )
 _MEMBERS = re.compile(r"parameters\(|state_dict\(|\.values\(|\.items\(")
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -44,18 +49,19 @@ def unread_rates(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """
     variables, others = _read(tree)
     for node in ast.walk(tree):
+        read, is_rate = others, False
         match node:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 read = variables | others
             case ast.Assign(targets=[ast.Attribute(attr=name)]):
-                read = others
+                is_rate = name in _MOMENTUM
             case ast.Call(
                 func=ast.Attribute(attr="add_argument"), args=[*_, ast.Constant(value=str(text))]
             ) if text.startswith("--"):
-                name, read = text.removeprefix("--").replace("-", "_"), others
+                name = text.removeprefix("--").replace("-", "_")
             case _:
                 continue
-        if _RATE.fullmatch(name) and name not in read:
+        if (is_rate or _RATE.fullmatch(name)) and name not in read:
             yield node.lineno, name
 
 
@@ -160,7 +166,7 @@ def _updates(node: ast.AST) -> bool:
             return any(
                 "state_dict" in ast.unparse(one) or isinstance(one, ast.Name) for one in node.args
             )
-        return name in ("deepcopy", "update_parameters") or "polyak" in name
+        return name in ("deepcopy", "update_parameters") or _UPDATE.search(name) is not None
     return (
         isinstance(node, ast.For)
         and _is_over_parameters(node)

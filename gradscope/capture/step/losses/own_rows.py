@@ -6,7 +6,6 @@ that are put together.
 
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
@@ -23,7 +22,7 @@ _DIFFERENCES = frozenset({"__sub__", "sub"})
 _CHOICES = frozenset({"__getitem__", "gather"})
 _DIAGONALS = frozenset({"diag", "diagonal"})
 _LEAST_ROWS, _MOST_ROWS = 4, 4_096
-_MOST = 16
+_MOST, _MOST_NOTES = 16, 256
 _SAME = 1e-5
 """Relative difference of two similarities that are the same one."""
 
@@ -74,13 +73,12 @@ class OwnRowObserver(Observer):
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a call compares a tensor with itself, or uses such similarities."""
-        if len(self.own) + len(self.repeated) >= _MOST or not torch.is_grad_enabled():
-            return False
         if name in _PRODUCTS:
-            return _compares_with_itself(args[1:] if name == "einsum" else args)
+            is_start = _compares_with_itself(args[1:] if name == "einsum" else args)
+            return is_start and len(self._notes) < _MOST_NOTES
         if name == "cross_entropy":
-            return True
-        if not self._notes:
+            return len(self.own) + len(self.repeated) < _MOST
+        if not self._notes:  # of most calls
             return False
         given = args[0] if name == "cat" and args else args
         return isinstance(given, list | tuple) and any(

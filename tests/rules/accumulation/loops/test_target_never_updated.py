@@ -58,7 +58,7 @@ def test_a_target_that_never_changes_is_a_warning(tmp_path):
     (found,) = told(tmp_path)
     assert found.severity == "warning"
     assert found.location.source.startswith("wanted = reward")
-    assert "target, which has not changed" in found.message
+    assert "which has not changed in" in found.message
     assert dict(found.evidence)["steps"] >= 30
 
 
@@ -135,6 +135,8 @@ def test_a_network_without_a_target_is_fine(tmp_path):
         ("parser.add_argument('--target-update')\nargs.target_update", []),
         ("momentum = 0.9\ngetattr(one, 'momentum')", []),
         ("rate = 0.1", []),
+        ("momentum = 0.9", []),
+        ("self.momentum = 0.9", ["momentum"]),
     ],
 )
 def test_rates_that_nothing_reads(source, names):
