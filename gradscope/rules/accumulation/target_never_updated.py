@@ -7,6 +7,7 @@ from gradscope.analysis.windows import Windows
 from gradscope.frozen import dataclass
 from gradscope.recording.events import StillTargetEvent, only
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Recording
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, has_step
 from gradscope.rules.rule import Rule
@@ -102,7 +103,8 @@ def _network(context: RuleContext, weight: float | None) -> str:
     """Return the path of the network that has a weight."""
     parameters = context.recording.parameters
     if weight is None or not int(weight) < len(parameters):
-        return "the network behind them"
+        still = _still_networks(context)
+        return still[0] if len(still) == 1 else "the network behind them"
     name = parameters[int(weight)].name
     owner = max(
         (one.path for one in context.recording.modules if name.startswith(f"{one.path}.")),
@@ -110,3 +112,22 @@ def _network(context: RuleContext, weight: float | None) -> str:
         default=name,
     )
     return owner or name
+
+
+def _still_networks(context: RuleContext) -> list[str]:
+    """Return the networks of which no weight changes between the captured steps."""
+    captured = [one.recording for one in context.recording.captured_steps]
+    if len(captured) < 2:
+        return []
+    before, after = (_norms(one) for one in (captured[0], captured[-1]))
+    moved: dict[str, bool] = {}
+    for name, norm in after.items():
+        root = name.partition(".")[0]
+        moved[root] = moved.get(root, False) or before.get(name) != norm
+    return [root for root, has_moved in moved.items() if not has_moved]
+
+
+def _norms(recording: Recording) -> dict[str, float | None]:
+    """Return the norm of each weight, by name."""
+    names = {one.index: one.name for one in recording.parameters}
+    return {names[stat.parameter]: stat.weight_norm for stat in recording.parameter_stats}
