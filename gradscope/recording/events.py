@@ -304,12 +304,10 @@ class StillTargetEvent(Observation, kind="still-target"):
     """A line whose targets a network computes that never changes."""
 
     __slots__ = ()
-    may_update: Flag = Flag("whether something in the user's files may update it")
-    others_move: Flag = Flag("whether other networks behind the same targets change")
+    may_update: Flag = Flag("whether the user's files may update it, and no other one behind it")
     same: Flag = Flag("whether it is the trained network itself, under another name")
     steps: Count = Count("optimizer steps in which it was watched")
     weight: Number = Number("index of one of its weights")
-    weights: Count = Count("weights that have not changed")
 
 
 class StepEvent(Event, kind="step"):

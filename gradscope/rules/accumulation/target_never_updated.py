@@ -71,7 +71,6 @@ class TargetNeverUpdated(Rule):
             if event.steps < self.steps:
                 continue
             name = _network(context, event.weight)
-            is_open = event.may_update and not event.others_move
             reason = "no update has reached it" if event.may_update else "nothing updates it"
             yield self.finding(
                 context,
@@ -81,9 +80,8 @@ class TargetNeverUpdated(Rule):
                 ),
                 remedy=f"copy the trained network to {name} every few hundred steps",
                 site=event.site,
-                severity="note" if is_open else self.level,
-                evidence={"steps": event.steps, "limit": self.steps, "weights": event.weights},
-                count=event.weights,
+                severity="note" if event.may_update else self.level,
+                evidence={"steps": event.steps, "limit": self.steps},
             )
 
     def _of_same(self, context: RuleContext, event: StillTargetEvent) -> Finding:

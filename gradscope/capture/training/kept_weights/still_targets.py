@@ -115,9 +115,7 @@ class StillTargets:
         numbers = named(
             StillTargetEvent,
             steps=float(max(one.steps for one in still) - self._start[line]),
-            weights=float(len(still)),
-            may_update=float(may_update(line)),
-            others_move=float(others_move),
+            may_update=float(not others_move and may_update(line)),
         )
         if known:
             numbers |= named(StillTargetEvent, weight=float(known[0]))
