@@ -14,11 +14,14 @@ from gradscope.recording.evidence.attention import (
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
+    FreshTargetRecord,
     InvertedMaskRecord,
     LoneNormalisationRecord,
     OwnSimilarityRecord,
+    PaddedMeanRecord,
     PartialNormRecord,
     ProbabilityTargetRecord,
+    RepeatedPositiveRecord,
     SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
@@ -60,6 +63,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
     _note_labels(context)
     _note_masks(context)
     _note_sequences(context)
+    _note_by_hand(context)
     _note_ranges(context)
     _note_answers(context)
     if not context.of_run:  # a run compares several steps
@@ -100,9 +104,13 @@ def probe_derivatives(context: ProbeContext) -> str | None:
 
 def _note_labels(context: ProbeContext) -> None:
     site_of, labels = context.assembler.site_of, context.capture.pair_labels
-    for own in labels.own:
+    rows = context.capture.own_rows
+    for own in (*labels.own, *rows.own):
         record = OwnSimilarityRecord(site=site_of(own.line), rows=own.rows, largest=own.largest)
         context.assembler.note(record)
+    for repeated in rows.repeated:
+        site = site_of(repeated.line)
+        context.assembler.note(RepeatedPositiveRecord(site=site, rows=repeated.rows))
     for one in labels.zeros:
         context.assembler.note(
             ZeroLabelRecord(
@@ -166,6 +174,25 @@ def _note_sequences(context: ProbeContext) -> None:
                 filled=one.filled,
             )
         )
+
+
+def _note_by_hand(context: ProbeContext) -> None:
+    for one in context.capture.padded_means.found:
+        if _reference(context, one.result) is not None:
+            context.assembler.note(
+                PaddedMeanRecord(
+                    site=context.assembler.site_of(one.line),
+                    operation=one.operation,
+                    positions=one.positions,
+                    at_padding=one.at_padding,
+                    is_masked=one.is_masked,
+                )
+            )
+    for fresh in context.capture.fresh_targets.found:
+        if _reference(context, fresh.result) is not None:
+            site_of = context.assembler.site_of
+            record = FreshTargetRecord(site=site_of(fresh.line), noise=site_of(fresh.noise))
+            context.assembler.note(record)
 
 
 def _note_answers(context: ProbeContext) -> None:

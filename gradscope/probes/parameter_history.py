@@ -15,6 +15,7 @@ from gradscope.capture.naming import dtype_name
 from gradscope.capture.source.definitions import Registration
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.capture.source.target_updates import unread_rates
 from gradscope.capture.source.uncalled_updates import uncalled_updates
 from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
@@ -94,6 +95,18 @@ def _note_uncalled_updates(context: ProbeContext) -> None:
                 site = None if line is None else context.assembler.site_of(line)
                 if site is not None:
                     context.assembler.note(UncalledUpdateRecord(site=site, name=function.name))
+    if script is not None:
+        _note_unread_rates(context, script, [one for one in files if one != script])
+
+
+def _note_unread_rates(context: ProbeContext, script: str, others: list[str]) -> None:
+    """Record the numbers that should say how a copy is updated, and that no file reads."""
+    for number, name in unread_rates(tree_of(script)):
+        code = code_at(script, number)
+        line = None if code is None else Line(code, number)
+        site = None if line is None else context.assembler.site_of(line)
+        if site is not None and not any(name in _source_of(one) for one in others):
+            context.assembler.note(UncalledUpdateRecord(site=site, name=name, is_rate=True))
 
 
 _KNOWN: dict[tuple[str, bool], tuple[list[str], tuple[ast.FunctionDef, ...]]] = {}

@@ -301,6 +301,16 @@ class SharedWeightsEvent(Observation, kind="shared-weights"):
     steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 
+class StillTargetEvent(Observation, kind="still-target"):
+    """A line whose targets a network computes that never changes."""
+
+    __slots__ = ()
+    may_update: Flag = Flag("whether the user's files may update it, and no other one behind it")
+    same: Flag = Flag("whether it is the trained network itself, under another name")
+    steps: Count = Count("optimizer steps in which it was watched")
+    weight: Number = Number("index of one of its weights")
+
+
 class StepEvent(Event, kind="step"):
     """A step of an optimizer, or of a script that changes the weights itself."""
 

@@ -28,12 +28,15 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    FreshTargetRecord,
     InvertedMaskRecord,
     LeftOutTermRecord,
     OwnSimilarityRecord,
+    PaddedMeanRecord,
     PartialNormRecord,
     PathCutRecord,
     ProbabilityTargetRecord,
+    RepeatedPositiveRecord,
     SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
@@ -156,3 +159,8 @@ PADDED_READ = CandidateKind("reads behind padding", _evidence(PaddedReadRecord))
 PROBABILITY_TARGET = CandidateKind(
     "targets that are no probabilities", _evidence(ProbabilityTargetRecord)
 )
+REPEATED_POSITIVE = CandidateKind(
+    "right answers that are repeated", _evidence(RepeatedPositiveRecord)
+)
+PADDED_MEAN = CandidateKind("sums over padded positions", _evidence(PaddedMeanRecord))
+FRESH_TARGET = CandidateKind("targets that are drawn anew", _evidence(FreshTargetRecord))

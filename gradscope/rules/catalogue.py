@@ -36,6 +36,7 @@ from gradscope.rules.accumulation.schedules.schedule_outruns_plan import Schedul
 from gradscope.rules.accumulation.schedules.schedule_stepped_rarely import ScheduleSteppedRarely
 from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
+from gradscope.rules.accumulation.target_never_updated import TargetNeverUpdated
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
@@ -110,6 +111,7 @@ from gradscope.rules.loss.ratio_always_one import RatioAlwaysOne
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets.inverted_padding_mask import InvertedPaddingMask
 from gradscope.rules.loss.targets.labels_of_zero import LabelsOfZero
+from gradscope.rules.loss.targets.noise_drawn_anew import NoiseDrawnAnew
 from gradscope.rules.loss.targets.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.targets.targets_not_probabilities import TargetsNotProbabilities
 from gradscope.rules.loss.targets.targets_out_of_range import TargetsOutOfRange
@@ -235,6 +237,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     WrongWeightAverage: (of.STEP,),
     DecayFilterWithoutMatch: (of.OPTIMIZER,),
     DecayDominates: (of.OPTIMIZER,),
+    TargetNeverUpdated: (of.STEP,),
     MomentumNeverFades: (of.OPTIMIZER,),
     ClipAfterStep: (of.CLIP, of.STEP),
     ClipBeforeBackward: (of.CLIP, of.BACKWARD),
@@ -268,12 +271,12 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     FlatLoss: (of.STEP,),
     TargetsShiftedTwice: (of.COMPARISON,),
     ConstantLoss: (of.STEP,),
-    PaddingInLoss: (of.COMPARISON,),
+    PaddingInLoss: (of.COMPARISON, of.PADDED_MEAN),
     PenaltyOfParts: (of.PARTIAL_NORM,),
     GradientCancels: (of.OPERATION,),
     EqualOutputs: (of.EQUAL_OUTPUTS,),
     RatioAlwaysOne: (of.UNIT_RATIO,),
-    OwnSimilarityInLoss: (of.OWN_SIMILARITY,),
+    OwnSimilarityInLoss: (of.OWN_SIMILARITY, of.REPEATED_POSITIVE),
     LabelsOfZero: (of.ZERO_LABEL,),
     InvertedPaddingMask: (of.INVERTED_MASK,),
     LossMaximised: (of.COMPARISON, of.OPERATION),
@@ -289,6 +292,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     AnswerInSight: (of.SEEN_ANSWER,),
     ScaleBehindRelu: (of.OPERATION,),
     TermLeftOut: (of.LEFT_OUT_TERM,),
+    NoiseDrawnAnew: (of.FRESH_TARGET,),
     DistancesAsLogits: (of.SOFTMAX,),
     ProbabilityAsLikelihood: (of.SOFTMAX,),
     TargetsNotProbabilities: (of.PROBABILITY_TARGET,),

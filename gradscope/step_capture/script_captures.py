@@ -139,6 +139,8 @@ class ScriptCaptures:
             # An optimizer often holds a frozen average, too.
             trained = [one for one in stepped if one.grad is not None]
             self._training.wrong_averages.see(averages.averages(trained))
+            bootstraps = self._window.capture.bootstraps.found.values()
+            self._training.still_targets.see(bootstraps, trained)
             self._training.wrong_averages.see_computed(averages.computed(stepped))
             self._training.wrong_averages.see_trained(averages.of_trained(trained))
             self._training.shared_weights.kept(self._window.capture.kept_gradients.found)

@@ -86,7 +86,7 @@ class ComparisonObserver(Observer):
         """Shape of a tensor before its dimensions were joined."""
         self._grown = TensorNotes[Line]()
         """Line of the arithmetic that made a tensor of operands which broadcast each other."""
-        self._tokens = TokenSequences()
+        self.tokens = TokenSequences()
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether a loss is computed, both operands grow, or dimensions may be joined."""
@@ -95,7 +95,7 @@ class ComparisonObserver(Observer):
             is_full = len(self._flattened) == MOST_COMPARISONS
             return isinstance(given, Tensor) and given.ndim > 1 and not is_full
         if name == _LOOKUP:
-            return not self._tokens.is_full
+            return not self.tokens.is_full
         if name in _PASSED_ON and self._grown and self._grown_at(args) is not None:
             return True
         operands = _operands(args, kwargs)
@@ -115,7 +115,7 @@ class ComparisonObserver(Observer):
         if name == _LOOKUP:
             given = kwargs or {}
             padding = args[2] if len(args) > 2 else given.get("padding_idx")
-            self._tokens.add(args[0] if args else given.get("input"), padding)
+            self.tokens.add(args[0] if args else given.get("input"), padding)
             return
         if not isinstance(result, Tensor):
             return
@@ -144,7 +144,7 @@ class ComparisonObserver(Observer):
                     left_from=self._flattened.of(left),
                     right_from=self._flattened.of(right),
                     reduction=_reduction(name, args, kwargs),
-                    ahead=self._tokens.ahead(right, ignored) if ignored is not None else None,
+                    ahead=self.tokens.ahead(right, ignored) if ignored is not None else None,
                     padded=self._padded(right, ignored, args, kwargs),
                     grown=grown,
                 )
@@ -156,7 +156,7 @@ class ComparisonObserver(Observer):
         if ignored is None:
             return None
         weight = args[2] if len(args) > 2 else (kwargs or {}).get("weight")
-        return self._tokens.at_padding(
+        return self.tokens.at_padding(
             target, ignored, weight if isinstance(weight, Tensor) else None
         )
 
@@ -179,7 +179,7 @@ class ComparisonObserver(Observer):
     def close(self) -> None:
         """Release the graph."""
         self.comparisons.clear()
-        self._tokens.clear()
+        self.tokens.clear()
         self._flattened.clear()
         self._grown.clear()
 

@@ -23,6 +23,10 @@ from gradscope.capture.step.forward_calls import (
 from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
+from gradscope.capture.step.losses.bootstraps import BootstrapObserver
+from gradscope.capture.step.losses.fresh_targets import FreshTargetObserver
+from gradscope.capture.step.losses.own_rows import OwnRowObserver
+from gradscope.capture.step.losses.padded_means import PaddedMeanObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.probability_targets import ProbabilityTargetObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
@@ -78,6 +82,10 @@ class StepCapture:
         self.behind_padding = BehindPaddingObserver()
         self.target_ranges = TargetRangeObserver()
         self.answer_sight = AnswerSightObserver()
+        self.bootstraps = BootstrapObserver()
+        self.own_rows = OwnRowObserver()
+        self.fresh_targets = FreshTargetObserver()
+        self.padded_means = PaddedMeanObserver(self.comparisons.tokens)
         observers = (
             self.kept_gradients,
             self.unvarying,
@@ -89,6 +97,10 @@ class StepCapture:
             self.behind_padding,
             self.target_ranges,
             self.answer_sight,
+            self.bootstraps,
+            self.own_rows,
+            self.fresh_targets,
+            self.padded_means,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -230,6 +242,10 @@ class StepCapture:
         self.behind_padding.close()
         self.target_ranges.close()
         self.answer_sight.close()
+        self.bootstraps.close()
+        self.own_rows.close()
+        self.fresh_targets.close()
+        self.padded_means.close()
         forget_views()
         self.release_graph()
 

@@ -192,6 +192,44 @@ class TokenSequences:
                     return targets_at_padding(found, classes, ignored, weight)
         return None
 
+    @property
+    def has_any(self) -> bool:
+        """Whether an embedding has looked up sequences."""
+        return bool(self._seen)
+
+    def has_positions(self, count: int) -> bool:
+        """Return whether a tensor of so many elements may have one for each position."""
+        for one in self._seen:
+            rows, length = one.tokens.shape
+            if count in (rows * length, rows * (length - 1)):
+                return True
+        return False
+
+    def padding_among(self, terms: Tensor) -> Tensor | None:
+        """Return which of several terms are at padding, by sequence; None if it is unknown.
+
+        Args:
+            terms: One for each position, or one less for each sequence; perhaps flattened.
+        """
+        for one in reversed(self._seen):
+            tokens = whole(one.tokens)
+            if tokens is None or tokens.device != terms.device or not tokens.numel():
+                continue
+            rows, length = tokens.shape
+            is_shifted = terms.numel() == rows * (length - 1)
+            if not is_shifted and terms.numel() != tokens.numel():
+                continue
+            if one.padding is None and one.mask is None:
+                continue  # of positions, or segments
+            padded = padding_of(tokens, one.padding, one.mask)
+            if padded is None or padded.device != terms.device:
+                return None  # a decoder's come last
+            if is_shifted:  # the target is the next token
+                padded = padded[:, 1:]
+            is_enough = int(padded.sum()) >= _LEAST_AT_PADDING
+            return padded if is_enough else None
+        return None
+
     def clear(self) -> None:
         """Release the tokens."""
         self._seen.clear()

@@ -11,6 +11,7 @@ from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
+from gradscope.capture.training.kept_weights.still_targets import StillTargets
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models.model_records import Forwards
@@ -99,6 +100,7 @@ class TrainingState:
         self.unvarying_results = UnvaryingResults(self.event_log)
         self.unused_derivatives = UnusedDerivatives(self.event_log)
         self.wrong_averages = WrongAverages(self.event_log)
+        self.still_targets = StillTargets(self.gradient_state, self.event_log)
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""

@@ -181,6 +181,41 @@ class OwnSimilarityRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreshTargetRecord:
+    """A target of the loss that is a random draw, and that nothing else uses."""
+
+    table: ClassVar[str] = "fresh_target"
+    site: int | None
+    """Line of the comparison."""
+    noise: int | None
+    """Line that adds another draw of the same shape to data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddedMeanRecord:
+    """A sum or mean by hand over the positions of sequences, which leads to the loss."""
+
+    table: ClassVar[str] = "padded_mean"
+    site: int | None
+    operation: str
+    """`mean` or `sum`."""
+    positions: int
+    at_padding: int
+    """Number of them at padding."""
+    is_masked: bool
+    """Whether all terms at padding are 0. Otherwise none is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedPositiveRecord:
+    """A cross-entropy whose right answer, the first column, is among the wrong ones, too."""
+
+    table: ClassVar[str] = "repeated_positive"
+    site: int | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroQuotientRecord:
     """A division of whole numbers in an inspected forward that gave 0, and became a float."""
 

@@ -58,11 +58,15 @@ class CastRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncalledUpdateRecord:
-    """A function that writes to one of two networks' parameters, and that nothing calls."""
+    """What should update a copy of a network, and is not used."""
 
     table: ClassVar[str] = "uncalled_update"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"is_rate"})
     site: int
     name: str
+    """Name of a function that nothing calls, or of a number that nothing reads."""
+    is_rate: bool = False
+    """Whether it is such a number, as a decay or an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ class WrongWeightAverage(Rule):
         swapped. Also if `tau` grows as for a warm-up, and the target keeps less and less of itself.
         And `average = average * decay + weight * (1 - decay)` in a loop over both, which
         gives a new value to the loop's variable and leaves the average as it was. And a function
-        that would update a copy of a network, and that nothing calls.
+        that would update a copy of a network, and that nothing calls, or its decay, which nothing
+        reads.
 
     Why it matters:
         An average that moves away multiplies its distance from the weights in every step and grows
@@ -46,7 +47,8 @@ class WrongWeightAverage(Rule):
         computed and not written is lost if its statement assigns to a variable of the loop, or
         drops the result, and the loop neither stores anything nor reads the variable later.
         A function is never called if it loops over the parameters of two networks, writes to those
-        of one, and no file of the user's names it. Then a frozen copy of a network has to be used
+        of one, and no file of the user's names it. A decay, momentum, rate or interval of such
+        updates is unused if no file reads it. Then a frozen copy of a network has to be used
         by the forward, to equal the network in the first captured step, and to be unchanged in the
         last one, while the network is not.
 
@@ -100,22 +102,30 @@ class WrongWeightAverage(Rule):
             )
 
     def _of_uncalled(self, context: RuleContext) -> Iterator[Finding]:
-        sites = {
-            captured.recording.sites[one.site]: one.name
+        found = {
+            captured.recording.sites[one.site]: one
             for captured in context.recording.captured_steps
             for one in captured.recording.evidence_of(UncalledUpdateRecord)
         }
+        functions = {site: one for site, one in found.items() if not one.is_rate}
+        sites = functions or found
         still = next(still_copies(context), None) if len(sites) == 1 else None
         if still is None:
             return
-        for site, name in sites.items():
+        for site, one in sites.items():
+            reason = (
+                f"nothing reads {one.name}, which should say how it is updated"
+                if one.is_rate
+                else f"nothing calls {one.name}(), which would update it"
+            )
             yield self.finding(
                 context,
-                message=(
-                    f"{still.copy} stays what {still.network} was at first: nothing calls "
-                    f"{name}(), which would update it"
+                message=f"{still.copy} stays what {still.network} was at first: {reason}",
+                remedy=(
+                    f"update {still.copy} after each step of the optimizer"
+                    if one.is_rate
+                    else f"call {one.name}() after each step of the optimizer"
                 ),
-                remedy=f"call {name}() after each step of the optimizer",
                 site=site,
                 related=(context.related(still.site, "the copy"),),
                 evidence={"tensors": still.tensors},

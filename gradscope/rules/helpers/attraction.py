@@ -98,6 +98,33 @@ def _is_of_own_constant(context: RuleContext, record: ComparisonRecord) -> bool:
     return len(held & cut) >= _LEAST_SHARED * len(cut) > 0
 
 
+def collapsing(context: RuleContext) -> tuple[Attraction, ...]:
+    """Return such terms of a loss with other terms, if nothing else trains what both sides share.
+
+    As of a perceptual loss whose features are trained, too.
+    """
+    found = list[Attraction]()
+    for record, sign in _terms(context):
+        if record is not None and sign == (1 if record.operation in _DISTANCES else -1):
+            one = _attraction(context, record)
+            found += [] if one is None else [one]
+    terms = {one.record.result.node for one in found}
+    others = _reached_beside(context, terms) if found else frozenset()
+    return tuple(one for one in found if one.shared.isdisjoint(others))
+
+
+def _reached_beside(context: RuleContext, nodes: set[int]) -> frozenset[int]:
+    """Return the parameters to which the loss leads on a way around some nodes."""
+    waiting, seen = [node.index for node in context.first.nodes if node.depth == 0], set(nodes)
+    while waiting:
+        for ref in context.successors.get(waiting.pop(), ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+    found = (context.recording.nodes[one] for one in seen - nodes)
+    return frozenset(one.parameter for one in found if one.parameter is not None)
+
+
 def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:
     """Yield the terms of the loss with their signs; None for anything but a known comparison."""
     records = {

@@ -9,8 +9,10 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
+from gradscope.rules.captured_steps.turns import line_of_loss
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.attraction import repulsions
+from gradscope.rules.helpers.loss.allied_players import allied_players
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
     is_policy_loss,
@@ -42,7 +44,8 @@ class LossMaximised(Rule):
         minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a loss that
         does nothing but reduce the cosine similarity of a network's outputs to its own detached
         outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
-        such as a domain classifier's error behind a layer that reverses its gradient already.
+        such as a domain classifier's error behind a layer that reverses its gradient already. Also
+        a generator of a Wasserstein GAN that lowers the score of its outputs, as its critic does.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -66,6 +69,12 @@ class LossMaximised(Rule):
         sum of probabilities times their logarithms; where it has a plus in such a loss, or beside
         the surrogates of PPO, it is a warning. An optimizer with `maximize=True` is meant to
         enlarge the loss.
+
+        In a run with several optimizers: one loss has two means of scores with opposite signs, one
+        of data and one of what another optimizer's network has generated. The loss of that
+        optimizer has such a mean as well, of the same network and with the sign that it has in the
+        first loss, in all captured steps of both, two at least. The finding is at the critic if it
+        lowers the scores of the data, otherwise at the generator.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -101,6 +110,32 @@ class LossMaximised(Rule):
         return (
             None if is_policy_loss(context) or any(policy_terms(context)) else _opponents(context)
         )
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if a generator and its critic move the same scores the same way."""
+        for one in allied_players(context):
+            way = "lowers" if one.sign > 0 else "raises"
+            name = "critic" if one.is_critics else "generator"
+            other = "generator's" if one.is_critics else "critic's own"
+            turn, rest = one.generator, one.critic
+            if one.is_critics:
+                turn, rest = rest, turn
+            yield self.finding(
+                context,
+                message=(
+                    f"the {name}'s loss {way} the critic's scores of generated data, as the "
+                    f"{other} loss does: they do not oppose each other"
+                ),
+                remedy=(
+                    "swap the two means of the critic's loss"
+                    if one.is_critics
+                    else f"{'put a minus in front of' if one.sign > 0 else 'negate'} the mean score"
+                ),
+                site=line_of_loss(turn.captured),
+                related=(context.related(line_of_loss(rest.captured), "the other loss"),),
+                evidence={"terms_enlarged": 1},
+                step=turn.captured.step,
+            )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the loss is the negative of an error, or for policies' losses."""

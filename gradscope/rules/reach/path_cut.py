@@ -14,6 +14,7 @@ from gradscope.rules.helpers.architectures.codebooks import (
     starved_choices,
     starved_encoders,
 )
+from gradscope.rules.helpers.architectures.cut_shortcuts import is_cut_shortcut
 from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.needs import Needs, probe_ran
@@ -55,15 +56,16 @@ class PathCut(Rule):
         from the `.data` of another one's state. It is a note if the value is added to, or
         multiplies, a tensor with a gradient within the model's forward, and the detached tensor
         also reaches the loss by another path. It is a warning if features are concatenated through
-        their `.data`, as a skip connection. It is also a note if a weight is divided by a detached
-        number computed from it, such as its norm. A derivative without `create_graph` that is
-        subtracted from a parameter, or multiplies one, is a warning if a variable or attribute of
-        its function asks for second-order gradients, such as `first_order=False`, a note if there
-        is no such switch, and fine if the switch asks for first-order ones. An encoder that chooses
-        codes is a warning if the only user of its output is a comparison with the detached codes,
-        while layers that learn get the codes. So is one whose scores lead to the loss by their
-        softmax alone, as into an entropy or a divergence, without a layer and without looking up a
-        label or an action.
+        their `.data`, as a skip connection, or if two residual blocks or more add their detached
+        input to what their layers make of it. It is also a note if a weight is divided by a
+        detached number computed from it, such as its norm. A derivative without `create_graph` that
+        is subtracted from a parameter, or multiplies one, is a warning if a variable or attribute
+        of its function asks for second-order gradients, such as `first_order=False`, a note if
+        there is no such switch, and fine if the switch asks for first-order ones. An encoder that
+        chooses codes is a warning if the only user of its output is a comparison with the detached
+        codes, while layers that learn get the codes. So is one whose scores lead to the loss by
+        their softmax alone, as into an entropy or a divergence, without a layer and without looking
+        up a label or an action.
 
     How to fix it:
         Use the tensor itself; for codes, `z + (codes - z).detach()`. If the cut is intended,
@@ -368,9 +370,10 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
 
 
 def _is_skip(context: RuleContext, cut: PathCutRecord) -> bool:
-    """Return whether `.data` is only concatenated with what later layers made, as a U-Net does."""
+    """Return whether it cuts only shortcuts: of a U-Net by `.data`, or of residual blocks."""
     nodes = context.recording.nodes
-    return cut.operation == "data" and all(nodes[node].operation == _CAT for node in cut.joins)
+    is_joined = all(nodes[node].operation == _CAT for node in cut.joins)
+    return (cut.operation == "data" and is_joined) or is_cut_shortcut(context, cut)
 
 
 def _divided(context: RuleContext, cut: PathCutRecord) -> int | None:

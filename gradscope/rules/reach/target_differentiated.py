@@ -13,7 +13,7 @@ from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.attraction import Attraction, attractions
+from gradscope.rules.helpers.attraction import Attraction, attractions, collapsing
 from gradscope.rules.helpers.loss.flow import (
     SAME_NUMBERS,
     is_averaged_into_loss,
@@ -102,9 +102,10 @@ class TargetDifferentiated(Rule):
 
         A loss draws two outputs together if all of its terms are distances with a plus or cosine
         similarities with a minus, of two runs of one network that share no operation but half of
-        their parameters at least. The rule skips losses with any other term, outputs that are
-        whitened or end in batch norm, sides to which data are added last, and runs with several
-        backward passes per step.
+        their parameters at least. Beside other terms it is a warning if these do not depend on the
+        shared parameters, as of a perceptual loss whose features are trained. The rule skips
+        outputs that are whitened or end in batch norm, sides to which data are added last, and runs
+        with several backward passes per step.
 
         A teacher is what the target of `kl_div`, or probabilities as targets of `cross_entropy` and
         `binary_cross_entropy`, were computed from: weights that the optimizer holds, that share
@@ -240,18 +241,29 @@ class TargetDifferentiated(Rule):
     def _drawn_together(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of a loss that a constant output minimises."""
         by_line: dict[int | None, list[Attraction]] = {}
-        for one in attractions(context):
+        drawn = attractions(context)
+        held = Optimizers(context).held
+        for one in drawn or (one for one in collapsing(context) if one.shared <= held):
             by_line.setdefault(one.record.site, []).append(one)
         for line, terms in by_line.items():
             shared = sorted(frozenset[int]().union(*(term.shared for term in terms)))
             yield self.finding(
                 context,
-                message="the loss only draws two outputs of one network to each other, and "
-                f"{len(shared)} parameters get gradients from both sides: a constant output "
-                "minimises it",
-                remedy="detach one side, or compute it under no_grad",
+                message=(
+                    "the loss only draws two outputs of one network to each other, and "
+                    f"{len(shared)} parameters get gradients from both sides: a constant output "
+                    "minimises it"
+                    if drawn
+                    else f"{len(shared)} parameters only learn to make two outputs of their "
+                    "network alike: a constant output minimises this term"
+                ),
+                remedy=(
+                    "detach one side, or compute it under no_grad"
+                    if drawn
+                    else "freeze this network, and leave it out of the optimizer"
+                ),
                 site=line,
-                severity="error",
+                severity="error" if drawn else "warning",
                 parameters=shared,
                 evidence={"parameters_shared": len(shared)},
                 count=len(terms),

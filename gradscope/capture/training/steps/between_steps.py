@@ -20,7 +20,7 @@ class BetweenSteps:
     """
 
     def __init__(self, training: TrainingState) -> None:
-        self._guard = training.guard
+        self._guard, self._targets = training.guard, training.still_targets
         self.weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
         self._until = 1
         """Number of steps until hooks are counted."""
@@ -28,6 +28,7 @@ class BetweenSteps:
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Look at an optimizer's parameters before its step."""
         self._until -= 1
+        self._targets.steps += 1
         if not self._until:
             self._until = _EVERY
             if not is_traced():
@@ -37,8 +38,10 @@ class BetweenSteps:
     def _look_closer(self, optimizer: Optimizer) -> None:
         self._hooks.count(optimizer)
         self.weights.settle()
+        self._targets.look()
 
     def finish(self) -> None:
         """Record what was seen."""
         self.weights.finish()
+        self._targets.finish()
         self._hooks.finish()

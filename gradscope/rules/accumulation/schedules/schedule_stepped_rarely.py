@@ -1,7 +1,7 @@
 """GS324: schedules planned for every optimizer step that are stepped once an epoch."""
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
@@ -14,6 +14,8 @@ from gradscope.rules.rule import Rule
 _SHARE = 0.25
 """Share of the optimizer's steps, 0 to 1, with a step of the schedule. Chosen: schedules that count
 the few micro-batches of each step are not meant."""
+_STRAIGHT = 1e-3
+"""Relative difference of two rises of the learning rate that rounding explains."""
 _LEAST = 20
 """Number of an optimizer's steps below which nothing is judged (chosen)."""
 
@@ -37,7 +39,9 @@ class ScheduleSteppedRarely(Rule):
         `OneCycleLR`, `CosineAnnealingLR`, `LinearLR` and `PolynomialLR` have a planned length. At
         least 20 steps are needed. A `LambdaLR` has none. It is found if its `step()` is called as
         rarely, `warm_up_calls` times at least, every call raises the learning rate, and this is
-        still below `warm_up_rate` of the optimizer's own at the end.
+        still below `warm_up_rate` of the optimizer's own at the end. So is a `LinearLR` whose rate
+        rises, is planned for fewer calls than there are steps, and ends below that share of the
+        rate that it leads to.
 
     How to fix it:
         Call `scheduler.step()` after every `optimizer.step()`, or plan the schedule in epochs.
@@ -102,14 +106,15 @@ class ScheduleSteppedRarely(Rule):
 
     def _of_warm_up(self, context: RuleContext, series: Series) -> Iterator[Finding]:
         """Yield a finding if the function of a schedule warms up over the whole run."""
-        own, steps = _own_rate(series), series.step_count
+        steps = series.step_count
         calls = list(series.scheduler_calls)
         made = sum(count for _, count in calls)
         rates = [window.step.lr for window in series.windows]
         known = [rate for rate in rates if rate is not None]
+        stages = [rate for rate, _ in groupby(known)]
+        own = _own_rate(series) or _end_of_line(series, stages)
         if own is None or steps < _LEAST or len(known) < len(rates):
             return
-        stages = [rate for rate, _ in groupby(known)]
         is_rare = self.warm_up_calls <= made < _SHARE * steps
         is_rising = len(stages) > self.warm_up_calls and stages == sorted(stages)
         if not is_rare or not is_rising:
@@ -145,3 +150,16 @@ class ScheduleSteppedRarely(Rule):
 def _own_rate(series: Series) -> float | None:
     """Return the learning rate that a schedule multiplies by a function; None without one."""
     return (series.record and series.record.base_rate) or None
+
+
+def _end_of_line(series: Series, stages: list[float]) -> float | None:
+    """Return the learning rate to which a linear warm-up leads; None if it is none.
+
+    Each batch would have to be counted for it to end within the run.
+    """
+    planned = series.planned_steps
+    if planned is None or not len(stages) <= planned < series.step_count or len(stages) < 3:
+        return None
+    rises = [after - before for before, after in pairwise(stages)]
+    is_straight = min(rises) > 0 and max(rises) - min(rises) <= _STRAIGHT * max(rises)
+    return stages[0] + planned * rises[0] if is_straight else None

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.forward import OwnSimilarityRecord
+from gradscope.recording.evidence.forward import (
+    OwnSimilarityRecord,
+    RepeatedPositiveRecord,
+)
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, probe_ran
@@ -17,7 +20,8 @@ class OwnSimilarityInLoss(Rule):
 
     What it finds:
         `cross_entropy(z @ z.T / temperature, partners)`, as of SimCLR, without a mask of the
-        diagonal.
+        diagonal. The same by hand: `log(positive / exp(z @ z.T).sum(1))`. Also a cross-entropy of
+        `cat([positive, all])`, whose first column is the right answer and is among all others, too.
 
     Why it matters:
         Nothing is as similar to an example as itself. No partner can win, so the loss stays high,
@@ -25,7 +29,12 @@ class OwnSimilarityInLoss(Rule):
 
     How it is measured:
         The logits of a cross-entropy are a symmetric matrix, no target is on its diagonal, and at
-        least `share` of the rows have their largest number there. A masked diagonal is small.
+        least `share` of the rows have their largest number there. A masked diagonal is small. By
+        hand: a product or cosine of a tensor with itself is summed over each row, by its
+        exponentials, and the sum divides another similarity, or its logarithm is subtracted. Sums
+        from which anything is subtracted are not judged, nor are shares that another matrix weighs,
+        as in distillation. A right answer counts twice if the first of all logits, the target of
+        each row, equals exactly one of the others in every row; this is a warning.
 
     How to fix it:
         Mask the diagonal before the loss: `similarity.fill_diagonal_(float("-inf"))`.
@@ -56,6 +65,9 @@ class OwnSimilarityInLoss(Rule):
             )
             if record.largest >= self.share * record.rows:
                 found.setdefault(record.site, record)
+        twice = {one.site: one for one in context.recording.evidence_of(RepeatedPositiveRecord)}
+        for repeated in twice.values():
+            yield self._of_repeated(context, repeated)
         for record in found.values():
             yield self.finding(
                 context,
@@ -73,3 +85,17 @@ class OwnSimilarityInLoss(Rule):
                 },
                 count=record.largest,
             )
+
+    def _of_repeated(self, context: RuleContext, record: RepeatedPositiveRecord) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                f"the right answer of each of {record.rows} examples is among the wrong ones, too: "
+                "the loss pulls it closer and pushes it away"
+            ),
+            remedy="leave the positive pairs out of the negatives: mask their diagonal",
+            site=record.site,
+            severity="warning",
+            evidence={"rows": record.rows},
+            count=record.rows,
+        )

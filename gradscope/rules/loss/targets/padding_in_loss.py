@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, PaddedMeanRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, probe_ran
@@ -18,7 +18,9 @@ class PaddingInLoss(Rule):
     What it finds:
         A cross-entropy over all positions of a padded batch whose targets at the padding are not
         ignored: labels padded with 0 where `ignore_index` is -100, labels that are a copy of the
-        tokens, or a tagger whose padding has the tag 0.
+        tokens, or a tagger whose padding has the tag 0. The same in losses by hand: a mean or sum
+        over the log-probabilities of all positions, or over a loss with `reduction="none"`. And a
+        mean over all positions of terms that a mask has set to 0 at the padding.
 
     Why it matters:
         The mean is one over the padding, too. The more a batch is padded, the less its real
@@ -29,8 +31,10 @@ class PaddingInLoss(Rule):
         looks up end in its `padding_idx`. The targets of a cross-entropy over as many sequences and
         positions, or one position less, are compared with that. It is found if at least 16 targets
         at padding count, all of these are of the same class, this class has a weight, and their
-        share of all targets that count is `share` or more. Losses with `reduction="none"`, which a
-        mask may multiply later, are not judged.
+        share of all targets that count is `share` or more. Losses with `reduction="none"` and
+        log-probabilities that are picked, or summed over the classes, are followed to a sum or mean
+        over positions: it counts padding if no term there is 0. If all terms there are 0, a mean is
+        a note: it divides by the padding, too.
 
     How to fix it:
         Call `cross_entropy(…, ignore_index=PAD)`, or set the labels at padding to -100:
@@ -82,4 +86,34 @@ class PaddingInLoss(Rule):
                 site=site,
                 evidence={"padding_share": share, "limit": self.share, "targets": targets},
                 count=padded,
+            )
+        yield from self._by_hand(context)
+
+    def _by_hand(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every sum or mean over the positions that counts padding."""
+        found: dict[int | None, PaddedMeanRecord] = {}
+        for record in context.recording.evidence_of(PaddedMeanRecord):
+            if record.operation == "mean" or not record.is_masked:
+                found.setdefault(record.site, record)
+        for site, one in found.items():
+            share = one.at_padding / one.positions
+            context.measured(self.code, "padding_share", share, self.share, site=site)
+            if share < self.share:
+                continue
+            what = "divides by" if one.is_masked else "takes in"
+            yield self.finding(
+                context,
+                message=(
+                    f"this {one.operation} {what} all {one.positions:,} positions, and "
+                    f"{100 * share:.0f} % of them are padding"
+                ),
+                remedy="multiply by the mask, and divide by its sum",
+                site=site,
+                severity="note" if one.is_masked else self.level,
+                evidence={
+                    "padding_share": share,
+                    "limit": self.share,
+                    "targets": one.positions,
+                },
+                count=one.at_padding,
             )

@@ -86,7 +86,23 @@ def test_a_warm_up_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path, s
     assert evidence["warm_up_rate"] == pytest.approx(6 / steps)
 
 
+def linear(steps, start=1e-3):
+    return lambda sgd: LinearLR(sgd, start_factor=start, total_iters=steps)
+
+
+def test_a_linear_warm_up_of_batches_that_is_stepped_once_an_epoch_is_found(tmp_path):
+    (found,) = trained(tmp_path, linear(40), every=2 * BATCHES, epochs=8)
+    assert found.location.source == "scheduler.step()"
+    evidence = dict(found.evidence)
+    assert evidence["scheduler_steps"] == 3
+    assert evidence["warm_up_rate"] == pytest.approx(3 / 40, abs=0.002)
+
+
 WARM_UPS = {
+    "linear, of epochs": (linear(5), {"every": 2 * BATCHES, "epochs": 8}),
+    "linear, longer than the run": (linear(500), {"every": 2 * BATCHES, "epochs": 8}),
+    "linear, from a tenth": (linear(40, 0.1), {"every": 2 * BATCHES, "epochs": 8}),
+    "linear, every batch": (linear(40), {"every": 1, "epochs": 8}),
     "every batch": (warm_up(500), {"every": 1, "epochs": 6}),
     "of epochs": (warm_up(10), {"epochs": 6}),
     "just above the limit": (warm_up(60), {"epochs": 6}),
