@@ -28,6 +28,8 @@ class Failure:
     what: str
     cause: str | None = None
     help: str | None = None
+    needs_guess: bool = False
+    """Whether `--allow-guesses` would guess what is missing."""
     seed: int | None = None
     """Seed of the run; None if it concerns the target as a whole."""
     file: str | None = None

@@ -81,7 +81,7 @@ class SketchedAxis {
 }
 
 const RAISED = { '-': '⁻', 0: '⁰', 1: '¹', 2: '²', 3: '³', 4: '⁴', 5: '⁵', 6: '⁶', 7: '⁷', 8: '⁸', 9: '⁹' };
-const powerOfTen = (power) => `10${[...String(power)].map((sign) => RAISED[sign]).join('')}`;
+const powerOfTen = (power) => (power === 0 || power === 1 ? String(10 ** power) : `10${[...String(power)].map((sign) => RAISED[sign]).join('')}`);
 
 const LETTER = 6.6;
 
@@ -166,7 +166,7 @@ class Sketch {
         d: ticks.map(([at]) => `M${at} ${this.frame.top}V${bottom}`).join(''), stroke: given.gridcolor,
       })];
       const title = given.title?.text ? [letters((left + right) / 2, this.height - 12, plain(given.title.text), 'middle', { 'font-size': 14 })] : [];
-      return [...grid, ...ticks.map(([at, text]) => letters(at, bottom + 16, text, 'middle')), ...title];
+      return [...grid, ...apart(ticks).map(([at, text]) => letters(at, bottom + 16, text, 'middle')), ...title];
     });
   }
 
@@ -185,16 +185,23 @@ class Sketch {
     return found;
   }
 
+  // In a row where there is room, else one below the other.
   legend() {
     const shown = this.layout.showlegend ? this.data.filter((trace) => trace.name && trace.showlegend !== false && trace.visible !== false) : [];
-    let x = this.frame.left;
-    const y = this.frame.top - 16;
-    return shown.flatMap((trace) => {
-      const text = plain(trace.name);
+    const { left, right, top } = this.frame;
+    const widths = shown.map((trace) => 48 + plain(trace.name).length * LETTER);
+    const isRow = widths.reduce((sum, width) => sum + width, 0) < right - left;
+    let x = left;
+    return shown.flatMap((trace, at) => {
+      const y = top - 16 - (isRow ? 0 : 19 * (shown.length - 1 - at));
       const start = x;
-      x += 48 + text.length * LETTER;
-      const color = single(trace.marker?.color) ?? trace.line?.color;
-      return [drawn('path', { d: `M${start + 8} ${y}h20`, stroke: color, 'stroke-width': trace.mode?.includes('lines') ? 2 : 6, 'stroke-dasharray': trace.mode?.includes('lines') ? undefined : '0 10 6 20' }), letters(start + 36, y + 4, text, 'start')];
+      if (isRow) x += widths[at];
+      const isLine = trace.mode?.includes('lines');
+      const key = drawn('path', {
+        d: isLine ? `M${start + 8} ${y}h30` : `M${start + 20} ${y}h0`, stroke: single(trace.marker?.color) ?? trace.line?.color,
+        'stroke-width': isLine ? 2 : 7, 'stroke-linecap': isLine ? undefined : 'round',
+      });
+      return [key, letters(start + 44, y + 4, plain(trace.name), 'start')];
     });
   }
 
@@ -207,12 +214,23 @@ class Sketch {
   }
 }
 
+// Ticks across whose texts do not overlap.
+function apart(ticks) {
+  let end = -Infinity;
+  return ticks.filter(([at, text]) => {
+    const half = (text.length * LETTER) / 2;
+    if (at - half < end) return false;
+    end = at + half + LETTER;
+    return true;
+  });
+}
+
 const single = (value) => (Array.isArray(value) ? value[0] : value);
 
 // All marks of a trace in one path.
 function pointsOf(places, { size = 6, color, symbol = 'circle', opacity }) {
-  const half = single(size) / 2;
   const isOpen = single(symbol).includes('open');
+  const half = (single(size) / 2) * (isOpen ? 1.3 : 1);
   const d = places.map(([x, y]) => `M${x.toFixed(1)} ${y.toFixed(1)}${isOpen ? `m${-half} 0l${half} ${-half}l${half} ${half}l${-half} ${half}Z` : 'h0'}`).join('');
   return drawn('path', {
     d, fill: 'none', stroke: single(color), opacity, 'stroke-width': isOpen ? 1 : 2 * half, 'stroke-linecap': 'round',
