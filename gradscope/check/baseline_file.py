@@ -12,6 +12,7 @@ from gradscope.check.results import CheckedFinding, TargetResult
 from gradscope.errors import GradscopeError
 from gradscope.files import written_whole
 from gradscope.frozen import dataclass
+from gradscope.phrasing import short
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.origin import TargetRecord
@@ -135,7 +136,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
         measure, value = measured
         if measure.is_worse(rounded(value), known.measure[1], tolerance):
             name = measure.number.replace("_", " ")
-            reasons.append(f"{name} {value:.3g} instead of {known.measure[1]:.3g}")
+            reasons.append(f"{name} {short(value)} instead of {short(known.measure[1])}")
     if finding.count > known.count * tolerance:
         reasons.append(f"count {finding.count:,} instead of {known.count:,}")
     return ", ".join(reasons) or None

@@ -10,6 +10,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path, shown_site
 from gradscope.fixes.matching import matched
 from gradscope.frozen import dataclass
+from gradscope.phrasing import short
 from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Edit, Finding, Numbers
@@ -333,4 +334,4 @@ def _raised(report: Report) -> RunEnding | None:
 def _number(value: float | None) -> str:
     if value is None:
         return "none"
-    return f"{value:.3g}"
+    return short(value)

@@ -49,7 +49,7 @@ def percent(share: float) -> str:
 
 def limit_text(share: float) -> str:
     """Return `10 %` of a tolerance."""
-    return f"{100 * share:.3g} %"
+    return f"{figure(100 * share)} %"
 
 
 def ratio_text(ratio: float | None) -> str:

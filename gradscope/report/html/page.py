@@ -152,7 +152,7 @@ def render_plain(template: str, served: Served, **values: object) -> str:
         values: Values of the template.
     """
     script = f"(() => {{\n'use strict';\n{_own('js', ('served/served', 'served/library'))}\n}})();"
-    return _rendered(template, [script], served, **values)
+    return _rendered(template, [script], served, plotly="", **values)
 
 
 def plotly_script() -> str:
@@ -170,6 +170,7 @@ def _rendered(
     template: str,
     scripts: Sequence[str],
     served: Served | None,
+    *,
     plotly: str = "",
     **values: object,
 ) -> str:
