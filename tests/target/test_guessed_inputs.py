@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gradscope.errors import GuessNeededError
 from tests.nightly import some_on_push
 
 MODELS = {
@@ -352,6 +353,6 @@ def test_a_refused_guess_says_how_to_allow_it(workplace, text, given, missing):
 
 
 def test_what_nobody_can_guess_is_no_refused_guess(workplace):
-    text = ONLY_A_CLASS.replace("hidden=3", "encoder")
+    text = ONLY_A_CLASS.replace("hidden=3", "hidden: nn.Module")
     error = workplace.error(text, allow_guesses=False)
     assert not isinstance(error, GuessNeededError)
