@@ -16,14 +16,12 @@ from gradscope.phrasing import short
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.origin import TargetRecord
-from gradscope.rules.catalogue import RULES
 from gradscope.rules.fingerprint import portable_path, pure_path, subjects_of
 from gradscope.rules.measurement import Measure
 
 LEVELS: tuple[Severity, ...] = get_args(Severity)
 """The worst first."""
 
-_RULES = {rule.code: rule for rule in RULES}
 
 _PYTHON_FILE = re.compile(r"(?P<file>.+?\.pyw?)(?P<rest>:.*)?", re.DOTALL)
 
@@ -102,7 +100,9 @@ def _within_repository(file: str, record: TargetRecord) -> str:
 
 def measure_of(finding: Finding) -> tuple[Measure, float] | None:
     """Return the number that measures how bad a finding is, with its name; None without one."""
-    rule = _RULES.get(finding.rule)
+    from gradscope.rules.catalogue import RULES  # imports every rule
+
+    rule = next((one for one in RULES if one.code == finding.rule), None)
     evidence = dict(finding.evidence)
     for measure in () if rule is None else rule.measures:
         value = evidence.get(measure.number)

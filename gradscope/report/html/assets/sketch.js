@@ -233,7 +233,7 @@ function pointsOf(places, { size = 6, color, symbol = 'circle', opacity }) {
   const half = (single(size) / 2) * (isOpen ? 1.3 : 1);
   const d = places.map(([x, y]) => `M${x.toFixed(1)} ${y.toFixed(1)}${isOpen ? `m${-half} 0l${half} ${-half}l${half} ${half}l${-half} ${half}Z` : 'h0'}`).join('');
   return drawn('path', {
-    d, fill: 'none', stroke: single(color), opacity, 'stroke-width': isOpen ? 1 : 2 * half, 'stroke-linecap': 'round',
+    d, 'data-marks': places.length, fill: 'none', stroke: single(color), opacity, 'stroke-width': isOpen ? 1 : 2 * half, 'stroke-linecap': 'round',
   });
 }
 
