@@ -36,7 +36,7 @@ def test_marks_and_axes_are_there_before_plotly(page_of):
     expect(drawn.locator(".js-plotly-plot .main-svg").first).to_be_visible()
     expect(drawn.locator(".sketch")).to_have_count(0)
     marks = sketched.locator(".sketch path[data-marks]").evaluate_all(TOTAL)
-    assert marks == drawn.locator(".plot .point").count() > 0
+    assert marks == drawn.locator(".scatterlayer .point").count() > 0
     heights = [
         at.evaluate("one => one.getBoundingClientRect().height")
         for at in (sketched.locator(".canvas"), drawn.locator(".canvas"))
