@@ -37,5 +37,9 @@ class GradscopeError(Exception):
         return "\n".join([self.what, *(f"  {name}: {text}" for name, text in extra if text)])
 
 
+class GuessNeededError(GradscopeError):
+    """Error for a missing part of the target that `--allow-guesses` would guess."""
+
+
 class UserCodeError(GradscopeError):
     """Error for an exception of the user's own code, its `__cause__`, shown with their frames."""

@@ -12,17 +12,16 @@ from gradscope.check.results import CheckedFinding, TargetResult
 from gradscope.errors import GradscopeError
 from gradscope.files import written_whole
 from gradscope.frozen import dataclass
+from gradscope.phrasing import short
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.origin import TargetRecord
-from gradscope.rules.catalogue import RULES
 from gradscope.rules.fingerprint import portable_path, pure_path, subjects_of
 from gradscope.rules.measurement import Measure
 
 LEVELS: tuple[Severity, ...] = get_args(Severity)
 """The worst first."""
 
-_RULES = {rule.code: rule for rule in RULES}
 
 # A drive on Windows has a colon as well: EXPR begins behind the ending of the file.
 _PYTHON_FILE = re.compile(r"(?P<file>.+?\.pyw?)(?P<rest>:.*)?", re.DOTALL)
@@ -102,7 +101,9 @@ def _within_repository(file: str, record: TargetRecord) -> str:
 
 def measure_of(finding: Finding) -> tuple[Measure, float] | None:
     """Return the number that measures how bad a finding is, with its name; None without one."""
-    rule = _RULES.get(finding.rule)
+    from gradscope.rules.catalogue import RULES  # imports every rule
+
+    rule = next((one for one in RULES if one.code == finding.rule), None)
     evidence = dict(finding.evidence)
     for measure in () if rule is None else rule.measures:
         value = evidence.get(measure.number)
@@ -136,7 +137,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
         measure, value = measured
         if measure.is_worse(rounded(value), known.measure[1], tolerance):
             name = measure.number.replace("_", " ")
-            reasons.append(f"{name} {value:.3g} instead of {known.measure[1]:.3g}")
+            reasons.append(f"{name} {short(value)} instead of {short(known.measure[1])}")
     if finding.count > known.count * tolerance:
         reasons.append(f"count {finding.count:,} instead of {known.count:,}")
     return ", ".join(reasons) or None

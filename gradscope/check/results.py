@@ -12,9 +12,8 @@ from gradscope.errors import ExitCode
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.events import BackwardEvent, Event, GradEvent, event_of
-from gradscope.recording.finding import Finding, Severity, Verdict, at_least
+from gradscope.recording.finding import Finding, Severity, Verdict, at_least, rank_of
 from gradscope.recording.records import Recording
-from gradscope.rules.engine import rank_of
 from gradscope.rules.fingerprint import by_cause
 from gradscope.rules.settings import WHOLE_MODEL, Settings, matches
 
@@ -28,6 +27,8 @@ class Failure:
     what: str
     cause: str | None = None
     help: str | None = None
+    needs_guess: bool = False
+    """Whether `--allow-guesses` would guess what is missing."""
     seed: int | None = None
     """Seed of the run; None if it concerns the target as a whole."""
     file: str | None = None

@@ -5,8 +5,7 @@ from typing import Literal
 
 from gradscope.comparison.side import Side
 from gradscope.frozen import dataclass
-from gradscope.recording.finding import SEVERITIES, Finding
-from gradscope.rules.engine import rank_of
+from gradscope.recording.finding import SEVERITIES, Finding, rank_of
 from gradscope.rules.fingerprint import subjects, unique_fingerprints
 
 Standing = Literal["came", "worse", "went", "milder", "stayed"]

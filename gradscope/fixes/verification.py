@@ -9,6 +9,7 @@ from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path, shown_site
 from gradscope.frozen import dataclass
+from gradscope.phrasing import short
 from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Edit, Finding, Numbers
@@ -333,7 +334,7 @@ def _raised(report: Report) -> RunEnding | None:
 def _number(value: float | None) -> str:
     if value is None:
         return "none"
-    return f"{value:.3g}"
+    return short(value)
 
 
 _NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")

@@ -100,9 +100,9 @@ def _help_for(program: Program) -> str | None:
     import difflib
 
     folder = path.parent
-    names = [one.name for one in folder.glob("*.py")] if folder.is_dir() else []
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {str(folder / close[0])!r}?" if close else None
+    names = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
+    close = difflib.get_close_matches(path.stem, names, n=1)
+    return f"did you mean {str(folder / close[0]) + '.py'!r}?" if close else None
 
 
 def enter(program: Program) -> CodeType:

@@ -9,6 +9,7 @@ from gradscope.capture.compiler import watchable
 from gradscope.capture.reading import why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.errors import GradscopeError
+from gradscope.phrasing import short
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.snapshot import preserved
@@ -64,7 +65,7 @@ def _train(context: ProbeContext, probe: OptimizerProbe, steps: int) -> list[flo
             loss = context.target.forward().loss
             losses.append(float(loss.detach()))
             tell_stage(
-                f"training on one batch: step {len(losses)} of {steps}, loss {losses[-1]:.3g}"
+                f"training on one batch: step {len(losses)} of {steps}, loss {short(losses[-1])}"
             )
             if len(losses) > steps or _is_over(losses):
                 return losses

@@ -159,3 +159,8 @@ class Verdict:
 
 UNJUDGED = Verdict()
 """No rule has run."""
+
+
+def rank_of(finding: Finding) -> tuple[int, int, str]:
+    """Return what findings are sorted by: the worst first, then those about most parameters."""
+    return (SEVERITIES.index(finding.severity), -len(finding.parameters), finding.rule)

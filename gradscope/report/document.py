@@ -266,6 +266,8 @@ class Document:
     """Conclusion: last on a terminal, first on a page that is read from the top."""
     next_command: str = ""
     """Command to run next; empty if there is none. Agents and `concise` show it."""
+    shows_next: bool = False
+    """Whether people are shown that command, too, and not only agents."""
 
 
 Build = Callable[[int], Document]

@@ -116,12 +116,13 @@ def _shortened(document: "Document", manner: Manner) -> "Document":
 
 
 def _for_people(subject: Subject, manner: Manner) -> "Build":
-    """Return the document of a terminal, which tells an agent what to run next."""
+    """Return the document of a terminal, with the next command for agents."""
     from gradscope.report.document import Note, Word
 
     def build(width: int) -> "Document":
         document = _shorter(subject, manner, width)
-        if not (document.next_command and os.environ.get("AI_AGENT")):
+        is_shown = document.shows_next or os.environ.get("AI_AGENT")
+        if not (document.next_command and is_shown):
             return document
         told = Note((Word("next: ", "soft"), Word(document.next_command, "code")))
         return replace(document, closing=(*document.closing, told))

@@ -13,6 +13,7 @@ from gradscope.recording.finding import (
     Finding,
     SkippedRule,
     Verdict,
+    rank_of,
 )
 from gradscope.recording.records import Recording
 from gradscope.rules.captured_steps.judging import CapturedSteps
@@ -261,8 +262,3 @@ def _is_ignored(finding: Finding, settings: Settings) -> bool:
     return bool(positions) and all(
         any(matches(position, pattern) for pattern in patterns) for position in positions
     )
-
-
-def rank_of(finding: Finding) -> tuple[int, int, str]:
-    """Return what findings are sorted by: the worst first, then those about most parameters."""
-    return (SEVERITIES.index(finding.severity), -len(finding.parameters), finding.rule)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from gradscope.analysis.folding import joined_numbers
 from gradscope.analysis.ranks.job import identity_of
-from gradscope.recording.finding import Finding, SkippedRule, Verdict
+from gradscope.recording.finding import Finding, SkippedRule, Verdict, rank_of
 from gradscope.recording.records import Recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
-from gradscope.rules.engine import Judge, check_settings, rank_of, with_consequences
+from gradscope.rules.engine import Judge, check_settings, with_consequences
 from gradscope.rules.fingerprint import by_cause
 from gradscope.rules.rule import family_of
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings

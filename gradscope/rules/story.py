@@ -124,7 +124,7 @@ def _growth(steps: Sequence[_Step]) -> tuple[_Step, _Step, float] | None:
 
 def _raise_text(series: Series, earlier: _Step, later: _Step) -> str:
     return (
-        f"step {later.number} raises the learning rate of {series.name} from "
+        f"step {later.number:,} raises the learning rate of {series.name} from "
         f"{short(earlier.rate)} to {short(later.rate)}"
     )
 
@@ -132,6 +132,8 @@ def _raise_text(series: Series, earlier: _Step, later: _Step) -> str:
 def _growth_text(first: _Step, last: _Step, usual: float) -> str:
     times = times_text(first.norm / usual)
     start = (
-        f"the gradient of step {first.number} has a norm of {short(first.norm)}, {times} the usual"
+        f"the gradient of step {first.number:,} has a norm of {short(first.norm)}, "
+        f"{times} the usual"
     )
-    return start if first == last else f"{start}, and that of step {last.number} {short(last.norm)}"
+    end = f", and that of step {last.number:,} {short(last.norm)}"
+    return start if first == last else start + end

@@ -43,5 +43,7 @@ def _similar(path: Path, suffix: str | None) -> str | None:
     if not folder.is_dir():
         return f"there is no directory {str(folder)!r}"
     names = [entry.name for entry in folder.iterdir() if suffix in (None, entry.suffix)]
-    found = nearest(path.name, names)
+    # Common suffixes would make every two names alike.
+    likely = [name for name in names if nearest(path.stem, [Path(name).stem])]
+    found = nearest(path.name, likely, likeness=0.0)
     return None if found is None else f"did you mean {str(folder / found)!r}?"

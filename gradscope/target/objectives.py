@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, GuessNeededError
 from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.batches import spec_like
@@ -289,10 +289,11 @@ class OwnLoss:
             return _scalar(checked_loss(found.tensor, found.name), found.name, output)
         trainable = first_trainable(output)
         if not self.allow_guess:
-            raise GradscopeError(
+            raise GuessNeededError(
                 f"{trainable.name} is {describe_tensor(trainable.tensor)}, not a scalar, "
                 "and no loss was found",
-                help="--loss cross-entropy, or in the file: def loss_fn(output, batch): ...",
+                help="--loss cross-entropy, or in the file: def loss_fn(output, batch): ..., or "
+                "--allow-guesses",
             )
         # Once more: only a guessed loss uses what the model leaves of the batch.
         with_target = divide_batch(batch, signature, _TARGET)

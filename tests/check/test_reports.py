@@ -222,3 +222,15 @@ def test_agents_are_told_the_next_command(result_of, monkeypatch):
         "gradscope rule GS101",
         None,
     ]
+
+
+def test_a_refused_guess_names_the_command_that_guesses(result_of):
+    refused = Failure(what="no batch for Net.forward(self, x)", needs_guess=True)
+    healthy = result_of("healthy_mlp")
+    target = TargetResult(name="net.py", failures=(refused,))
+    result = replace(healthy, command="gradscope check net.py", targets=(target,))
+    command = "gradscope check --allow-guesses net.py"
+    assert rendered(result).splitlines()[-1] == f"next: {command}"
+    assert read(rendered(result, "json"))["next"] == command
+    other = replace(target, failures=(replace(refused, needs_guess=False),))
+    assert "next:" not in rendered(replace(result, targets=(other,)))

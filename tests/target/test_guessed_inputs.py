@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.errors import GuessNeededError
 from gradscope.target.discovery.guessed_inputs import guess_inputs
 from tests.nightly import some_on_push
 
@@ -345,3 +346,33 @@ def test_classes_that_need_arguments_are_said_beside_the_one_that_needs_none(wor
 def test_check_refuses_guesses(workplace):
     text, _ = MODELS["vectors"]
     assert workplace.error(text, allow_guesses=False).what.startswith("no batch for Net")
+
+
+ONLY_A_CLASS = """
+class Net(nn.Module):
+    def __init__(self, hidden=3, *, width=4):
+        super().__init__()
+        self.l = nn.Linear(width, hidden)
+    def forward(self, x): return self.l(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "missing"),
+    [
+        (ONLY_A_CLASS, {}, "no batch for Net"),
+        (ONLY_A_CLASS.replace("=3", ""), {}, "found no model"),
+        (ONLY_A_CLASS.replace("=3", ""), {"model": "Net"}, "Net(hidden) needs arguments"),
+    ],
+)
+def test_a_refused_guess_says_how_to_allow_it(workplace, text, given, missing):
+    error = workplace.error(text, allow_guesses=False, **given)
+    assert isinstance(error, GuessNeededError)
+    assert error.what.startswith(missing)
+    assert error.help.endswith("or --allow-guesses")
+
+
+def test_what_nobody_can_guess_is_no_refused_guess(workplace):
+    text = ONLY_A_CLASS.replace("hidden=3", "hidden: nn.Module")
+    error = workplace.error(text, allow_guesses=False)
+    assert not isinstance(error, GuessNeededError)

@@ -20,7 +20,7 @@ from typing import BinaryIO, Self
 from gradscope.check.results import Failure
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.progress import erase_progress
-from gradscope.errors import ExitCode, GradscopeError
+from gradscope.errors import ExitCode, GradscopeError, GuessNeededError
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording, is_installed
 from gradscope.recording.store import load_recording
@@ -88,7 +88,14 @@ def write_failure(folder: Path, error: GradscopeError) -> None:
         told = f"{type(raised).__name__}: {raised}".partition("\n")[0]
         cause = None if told in error.what else told
     file, line = _raised_at(error)
-    values = {"what": error.what, "cause": cause, "help": error.help, "file": file, "line": line}
+    values = {
+        "what": error.what,
+        "cause": cause,
+        "help": error.help,
+        "needs_guess": isinstance(error, GuessNeededError),
+        "file": file,
+        "line": line,
+    }
     text = json.dumps(values)
     with suppress(OSError):
         failure_in(folder).write_text(text, encoding="utf-8")

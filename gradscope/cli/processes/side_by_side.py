@@ -4,8 +4,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, chdir
 from dataclasses import field, replace
 from pathlib import Path
 from subprocess import Popen
@@ -22,9 +22,13 @@ from gradscope.cli.processes.isolation import (
     run_apart,
     too_slow,
 )
+from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.progress import tell_stage
 from gradscope.recording.records import Recording
+from gradscope.target.discovery.importing import find_file
+from gradscope.target.discovery.source_check import check_source
+from gradscope.target.notation import parse_target
 
 _PAUSE = 0.02
 """Seconds between two checks of the processes."""
@@ -60,14 +64,39 @@ def run_all(planned: Sequence[PlannedJob], limit: int) -> list[Recording | Failu
         limit: Number of processes at a time.
     """
     threads = max(cores() // len(planned), 1) if len(planned) > 1 else None
-    if min(limit, len(planned)) > 1:
-        return _side_by_side(planned, limit, threads)
-    found = []
+    refused = [_refusal(one) for one in planned]
+    good = [one for one, failure in zip(planned, refused, strict=True) if failure is None]
+    if min(limit, len(good)) > 1:
+        seen = iter(_side_by_side(good, limit, threads))
+    else:
+        seen = iter(_one_by_one(good, threads))
+    return [next(seen) if failure is None else failure for failure in refused]
+
+
+def _refusal(planned: PlannedJob) -> Failure | None:
+    """Return the failure of a target whose file already shows that it does not load."""
+    job = planned.job
+    if job.overlay:
+        return None
+    try:
+        with chdir(planned.folder):
+            spec = parse_target(job.spec)
+            if find_file(spec.location) is not None:
+                check_source(spec)
+    except GradscopeError as error:
+        seed = job.options.seed
+        failure = Failure(what=error.what, cause=error.cause, help=error.help, seed=seed)
+        return printed(job, failure)
+    return None
+
+
+def _one_by_one(
+    planned: Sequence[PlannedJob], threads: int | None
+) -> Iterator[Recording | Failure]:
     for number, one in enumerate(planned, start=1):
         prefix = f"{one.title} ({number} of {len(planned)}): " if len(planned) > 1 else ""
         job = replace(one.job, progress=prefix)
-        found.append(run_apart(job, one.folder, one.timeout, threads))
-    return found
+        yield run_apart(job, one.folder, one.timeout, threads)
 
 
 def cores() -> int:

@@ -31,7 +31,7 @@ from gradscope.report.document import (
     section,
 )
 from gradscope.report.findings import finding_block
-from gradscope.report.next_command import next_of_check
+from gradscope.report.next_command import guessing, next_of_check
 
 OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _MARKS: dict[Outcome, Mark] = {"passed": "good", "failed": "bad", "unjudged": "bad"}
@@ -60,6 +60,7 @@ def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Docume
         ),
         closing=(Note(Word(closing_text(result), "good" if is_green else "bad")),),
         next_command=next_of_check(result),
+        shows_next=bool(guessing(result)),
     )
 
 
@@ -98,7 +99,7 @@ def _targets(result: CheckResult, *, is_brief: bool) -> Iterator[Block]:
 
 
 def _advice(result: CheckResult) -> Iterator[Block]:
-    """Yield what to do about the targets that could not be checked; equal advice once."""
+    """Yield what to do about targets that could not be checked, equal advice once."""
     advice = dict.fromkeys(
         failure.help for target in result.targets for failure in target.failures if failure.help
     )

@@ -14,7 +14,7 @@ from gradscope.comparison.matching import Renaming
 from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, share_off
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, letter_of
-from gradscope.phrasing import counted, literal
+from gradscope.phrasing import counted, literal, short
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
@@ -51,7 +51,7 @@ def percent(share: float) -> str:
 
 def limit_text(share: float) -> str:
     """Return `10 %` of a tolerance."""
-    return f"{100 * share:.3g} %"
+    return f"{short(100 * share)} %"
 
 
 def ratio_text(ratio: float | None) -> str:

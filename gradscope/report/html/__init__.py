@@ -32,6 +32,8 @@ A painter is registered as `painter(kind, paint)`; `paint(canvas, content, tab)`
 element `canvas`, with what is selected, and returns an object with `show(selection)`, called after
 each change of that, and may return `theme()`, called when light and dark change or the page is
 printed.
+Plotly's text stands inert at the end of the page and runs after the first frame: until then,
+`assets/sketch.js` draws the lines and marks of the charts in view.
 `tab.modules` has the columns of `columns.module_columns`, decoded; `tab.select({module: 3})`
 changes the selection `{module, parameter, tensor, step, base}` (numbers or null; `base` is the step
 that `step` is compared with) and tells every chart; `tab.isInside(module)` says whether a module

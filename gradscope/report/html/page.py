@@ -81,6 +81,7 @@ SCRIPTS = (
     "envelope",
     "heat_levels",
     "plot",
+    "sketch",
     "history",
     "graph",
     "timeline",
@@ -131,12 +132,12 @@ def render_page(tabs: Sequence[Tab], title: str, served: Served | None = None) -
     """
     has_plots = any(chart.kind == "plot" for tab in tabs for chart in tab.charts)
     # A server sends plotly by itself, once for all pages.
-    scripts = [get_plotlyjs()] if has_plots and served is None else []
-    scripts.append(_own_script(() if served is None else SERVED_SCRIPTS))
+    plotly = get_plotlyjs() if has_plots and served is None else ""
     return _rendered(
         "page.html",
-        scripts,
+        [_own_script(() if served is None else SERVED_SCRIPTS)],
         served,
+        plotly=plotly,
         title=title,
         has_plots=has_plots,
         tabs=tabs,
@@ -154,7 +155,7 @@ def render_plain(template: str, served: Served, **values: object) -> str:
         values: Values of the template.
     """
     script = f"(() => {{\n'use strict';\n{_own('js', ('served/served', 'served/library'))}\n}})();"
-    return _rendered(template, [script], served, **values)
+    return _rendered(template, [script], served, plotly="", **values)
 
 
 def plotly_script() -> str:
@@ -169,16 +170,22 @@ def unbroken(text: str) -> Markup:
 
 
 def _rendered(
-    template: str, scripts: Sequence[str], served: Served | None, **values: object
+    template: str,
+    scripts: Sequence[str],
+    served: Served | None,
+    *,
+    plotly: str = "",
+    **values: object,
 ) -> str:
     styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
     text = (
         _environment()
         .get_template(template)
         .render(
-            policy=_policy(scripts, is_served=served is not None),
+            policy=_policy([plotly, *scripts] if plotly else scripts, is_served=served is not None),
             style=Markup(_own("css", styles)),
             scripts=[Markup(script) for script in scripts],
+            plotly=Markup(plotly),
             served=served,
             **values,
         )

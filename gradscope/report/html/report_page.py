@@ -93,6 +93,9 @@ def tab_of(report: Report, title: str | None = None) -> Tab:
 
 _ALONE = "use gradscope report --output-format jsonl for all numbers"
 
+_NEAR = 50
+"""Number of steps from a finding up to which a captured step says something about it."""
+
 _MOST = 6
 """Largest number of captured steps that get a tab."""
 
@@ -137,12 +140,16 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
 
 
 def _near_findings(report: Report, run: TrainingRun) -> list[int]:
-    """Return positions of the captured steps that are closest to each finding's step."""
+    """Return positions of the captured steps that are closest to each finding's step.
+
+    None is near a finding without a captured step around it.
+    """
     found: list[int] = []
     for step in (finding.step for finding in report.findings if finding.step is not None):
         distances = [abs(row.step - step) for row in run.captured_steps]
         closest = min(distances, default=0)
-        found += (position for position, one in enumerate(distances) if one == closest)
+        if closest <= _NEAR:
+            found += (position for position, one in enumerate(distances) if one == closest)
     return found
 
 

@@ -13,7 +13,7 @@ from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, short
 from gradscope.recording.evidence.training import ContinuedRun
 from gradscope.report.attention import attention_sections
 from gradscope.report.document import (
@@ -80,7 +80,7 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
     speed = run.step_count > 1 and run.seconds > 0
     parts = [
         length_text(run),
-        f"{run.step_count / run.seconds:.3g} steps/s" if speed else "",
+        f"{short(run.step_count / run.seconds)} steps/s" if speed else "",
         report.environment.device,
         f"torch {report.environment.torch}",
     ]

@@ -9,7 +9,7 @@ from gradscope.analysis.layers import Layer
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
 from gradscope.analysis.training_run import CurveKind, TrainingRun, steps_text
-from gradscope.phrasing import counted, printable
+from gradscope.phrasing import counted, printable, short
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.records import KeptBatch, Recording
 from gradscope.report.number_format import figure
@@ -32,7 +32,7 @@ def duration(seconds: float) -> str:
     """Return `0.42 s`, `12.3 s`, `3 min 12 s`, `2 h 05 min`."""
     # 59.95 s would be rounded to 60 s, which is a minute.
     if seconds < _MINUTE - 0.05:
-        return f"{seconds:.3g} s"
+        return f"{short(seconds)} s"
     whole = round(seconds)
     if whole < _HOUR:
         return f"{whole // 60} min {whole % 60:02} s"
@@ -199,12 +199,12 @@ def cost_text(cost: WatchCost) -> str:
     # The first steps are watched before their cost is known.
     if cost.share > cost.budget:
         allowed = _percent(cost.budget)
-        return f"{text}; took {cost.seconds:.2g} s in the first steps, then at most {allowed}"
+        return f"{text}; took {short(cost.seconds, 2)} s in the first steps, then at most {allowed}"
     return f"{text}; took {_percent(cost.share)} of the training time"
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return f"{short(100 * share)} %"
 
 
 def kept_text(run: TrainingRun) -> str:

@@ -66,7 +66,7 @@ class ClipOfNonFinite(Rule):
         computed = backward or first.event
         return self.finding(
             context,
-            message=(f"the norm is {word} in step {step.step}, and {first.text} {_harm(step)}"),
+            message=(f"the norm is {word} in step {step.step:,}, and {first.text} {_harm(step)}"),
             remedy=(
                 "set error_if_nonfinite=True or skip the step, and find the origin of the first "
                 "non-finite gradient"

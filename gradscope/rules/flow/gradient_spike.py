@@ -156,7 +156,7 @@ class GradientSpike(Rule):
         yield self.finding(
             context,
             message=(
-                f"the loss of step {window.step.step} is {short(window.passes[-1].loss)}, "
+                f"the loss of step {window.step.step:,} is {short(window.passes[-1].loss)}, "
                 f"{times_text(times)} the largest before it, and comes down again; its gradient "
                 f"was not measured"
             ),
@@ -198,7 +198,7 @@ class GradientSpike(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient of step {window.step.step} has a norm of {short(spike.norm)}, "
+                f"the gradient of step {window.step.step:,} has a norm of {short(spike.norm)}, "
                 f"{times_text(spike.times)} that of the steps before it"
                 + _leader_text(context, leaders)
                 + (", but was clipped" if spike.is_caught else _loss_text(before, after))

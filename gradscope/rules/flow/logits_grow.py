@@ -117,9 +117,9 @@ class LogitsGrow(Rule):
         return self.finding(
             context,
             message=(
-                f"{what} grows from {short(first.value)} at step {first.step} to "
+                f"{what} grows from {short(first.value)} at step {first.step:,} to "
                 f"{short(last.value)} at "
-                f"step {last.step}"
+                f"step {last.step:,}"
             ),
             remedy=(
                 "normalise queries and keys, or lower the learning rate"

@@ -98,7 +98,7 @@ class NonFiniteForward(Rule):
                 continue
             yield self.finding(
                 context,
-                message=f"the loss of step {broken.step} is {_word(broken.loss)}, and its "
+                message=f"the loss of step {broken.step:,} is {_word(broken.loss)}, and its "
                 f"gradients make the weights non-finite{broken.followers}",
                 remedy=broken.remedy,
                 site=broken.backward.site,

@@ -176,7 +176,7 @@ class NonFiniteGradient(Rule):
                 continue
             yield self.finding(
                 context,
-                message=f"the gradient of step {broken.step} is not finite although its loss is "
+                message=f"the gradient of step {broken.step:,} is not finite although its loss is "
                 f"{short(broken.loss, 4)}, and makes the weights non-finite{broken.followers}",
                 remedy=broken.remedy,
                 site=broken.backward.site,

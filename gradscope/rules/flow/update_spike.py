@@ -202,10 +202,10 @@ class UpdateSpike(Rule):
         return self.finding(
             context,
             message=(
-                f"the update of step {update.window.step.step} is "
+                f"the update of step {update.window.step.step:,} is "
                 f"{times_text(update.norm / usual)} "
                 f"the usual one{f', {leader} first' if leader else ''}, and the loss jumps to "
-                f"{short(loss, 4)} at step {later.step.step}"
+                f"{short(loss, 4)} at step {later.step.step:,}"
             ),
             remedy="clip the gradient, or lower Adam's beta2 to 0.95",
             site=update.window.step.site,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
+from gradscope.phrasing import short
 from gradscope.recording.evidence.batches import IgnoredInputRecord, PaddingRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -75,7 +76,7 @@ class InputIgnored(Rule):
             context,
             message=(
                 f"padding takes part: other numbers where {record.mask} marks padding change the "
-                f"loss by {record.change:.2g}{what}"
+                f"loss by {short(record.change, 2)}{what}"
             ),
             remedy=f"pass the mask on as {record.argument}"
             if is_known

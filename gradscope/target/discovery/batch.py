@@ -7,7 +7,7 @@ from typing import TypeGuard
 import torch
 from torch import nn
 
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, GuessNeededError
 from gradscope.frozen import dataclass
 from gradscope.target.batches import Batches, LoadedBatches, is_batch_file, make_inputs, read_batch
 from gradscope.target.calling import TARGET_NAMES, forward_signature
@@ -66,7 +66,8 @@ def _guessed(model: nn.Module, options: TargetOptions) -> FoundBatches:
     if found is None:
         raise _no_batch(model)
     if not options.allow_guesses:
-        raise _no_batch(model, f"{found.options}, or --allow-guesses")
+        missing = _no_batch(model, f"{found.options}, or --allow-guesses")
+        raise GuessNeededError(missing.what, cause=missing.cause, help=missing.help)
     note = f"guessed the batch: {found.options}, from {found.reason}"
     return FoundBatches(batches=Batches(found.batch), guess=note)
 

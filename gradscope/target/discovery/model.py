@@ -9,7 +9,7 @@ from types import ModuleType
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, GuessNeededError
 from gradscope.frozen import dataclass
 from gradscope.target import members
 from gradscope.target.discovery.importing import Source
@@ -166,7 +166,10 @@ def to_model(value: object, name: str, location: str, *, allow_guesses: bool) ->
             "expected torch.nn.Module or a callable returning one"
         )
     missing = required_parameters(value)
-    literals = guessed_arguments(missing) if missing and allow_guesses else None
+    literals = guessed_arguments(missing) if missing else None
+    if literals is not None and not allow_guesses:
+        what = f"{_call(name, missing)} needs arguments"
+        raise GuessNeededError(what, help=_guess_help(f"{location}:{name}({literals})"))
     if literals is None:
         return FoundModel(model=_checked(build(value, name, location), name, location))
     call = f"{name}({literals})"
@@ -257,11 +260,21 @@ def _several(candidates: list[_Candidate], outline: Outline) -> GradscopeError:
 def _none(source: Source, classes: list[_Candidate]) -> GradscopeError:
     needs = [(candidate.name, required_parameters(candidate.value)) for candidate in classes]
     calls = [_call(name, missing) for name, missing in needs]
+    what = f"found no model in {source.location!r} (looked for {_LOOKED_FOR})"
+    cause = f"its nn.Module classes need arguments: {', '.join(calls)}" if calls else None
+    # `inspect` has guessed the arguments of an only class already.
+    if len(needs) == 1 and (literals := guessed_arguments(needs[0][1])) is not None:
+        call = f"{source.location}:{needs[0][0]}({literals})"
+        return GuessNeededError(what, cause=cause, help=_guess_help(call))
     return GradscopeError(
-        f"found no model in {source.location!r} (looked for {_LOOKED_FOR})",
-        cause=f"its nn.Module classes need arguments: {', '.join(calls)}" if calls else None,
+        what,
+        cause=cause,
         help=call_help(*needs[0], source.location) if needs else _NO_CLASS_HELP,
     )
+
+
+def _guess_help(target: str) -> str:
+    return f'give the target as "{target}", or --allow-guesses'
 
 
 _NO_CLASS_HELP = "write in the file:  def build_model(): return YourModel(...)"

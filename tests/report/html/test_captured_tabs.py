@@ -86,3 +86,12 @@ def test_a_step_that_the_end_of_the_script_left_unmeasured_has_no_tab():
     assert "more captured" not in table.caption
     told = captured_steps_text(report.training_run, "run.gradscope")
     assert told.endswith("gradscope report run.gradscope --step 0")
+
+
+def test_a_captured_step_far_from_a_finding_is_not_near_it():
+    report = report_of(captured_at(0, 3, length=200), finding(step=150))
+    (table,) = run_tabs(report, report.training_run)[0].texts.summaries
+    assert {row[1].text for row in table.rows} == {""}
+    report = report_of(captured_at(0, 100, length=200), finding(step=150))
+    (table,) = run_tabs(report, report.training_run)[0].texts.summaries
+    assert [row[1].text for row in table.rows] == ["near a finding", ""]

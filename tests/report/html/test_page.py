@@ -116,7 +116,7 @@ def test_a_page_without_plots_is_small_and_one_with_them_holds_plotly():
         caption="c",
         content={"figure": {"data": [], "layout": {}}},
     )
-    assert len(render_page([tab()], "x")) < 150_000
+    assert len(render_page([tab()], "x")) < 170_000
     page = render_page([tab(charts=(plot,))], "x")
     assert "plotly.js" in page and len(page.encode()) < 5_200_000
 

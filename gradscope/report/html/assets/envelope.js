@@ -82,6 +82,7 @@ function textOf({ start, end, low, high }) {
 function bandOf(trace, bins, place, isLog) {
   const found = { x: [], y: [] };
   let row = [];
+  let before = -Infinity;
   const close = () => {
     if (row.length > 1) {
       const back = [...row].reverse();
@@ -93,8 +94,10 @@ function bandOf(trace, bins, place, isLog) {
   for (const { start, end, mean, low, high } of bins.filter(({ isInside }) => !isInside)) {
     // A logarithmic axis has no place for zero.
     const ends = { low: isLog && low <= 0 ? mean : low, high };
-    if (mean === null || low === null) close();
-    else row.push({ x: place(start - 0.5), ...ends }, { x: place(end - 0.5), ...ends });
+    // Between bins far apart nothing was measured.
+    if (mean === null || low === null || start - before > end - start) close();
+    before = end;
+    if (mean !== null && low !== null) row.push({ x: place(start - 0.5), ...ends }, { x: place(end - 0.5), ...ends });
   }
   close();
   return {

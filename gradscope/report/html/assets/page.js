@@ -23,8 +23,15 @@ const bar = {
   noHit: document.querySelector('.no-hit'),
 };
 
+const isPlot = (tab, section) => tab.data.charts[section.dataset.chart].kind === 'plot';
+
 function paint(tab, section) {
+  if (isPlot(tab, section) && !startPlotly()) {
+    sketchOf(tab, section);
+    return;
+  }
   try {
+    section.querySelector('.sketch')?.remove();
     tab.paint(section);
   } catch (error) {
     section.querySelector('.canvas').replaceChildren(
@@ -38,17 +45,40 @@ function paint(tab, section) {
 // Then those out of sight, while nothing else is to be done: whoever searches, prints or
 // photographs the page finds all of them.
 const waiting = [];
+const sketched = [];
 const tabOf = (part) => tabs.find((tab) => tab.article.contains(part));
 
 function paintNext() {
   const section = waiting.shift();
-  if (section?.isConnected) paint(tabOf(section), section);
-  // The timer runs once the frame is on the screen, which the next chart would delay.
-  if (waiting.length) requestAnimationFrame(() => setTimeout(paintNext));
+  if (section?.isConnected) (hasPlotly() ? paint : paintOrSketch)(tabOf(section), section);
+  if (waiting.length) nextFrame(paintNext);
+  else if (sketched.length) nextFrame(paintSketched);
   else requestIdleCallback(paintRest);
 }
 
+const nextFrame = (act) => requestAnimationFrame(() => setTimeout(act));
+
+const paintOrSketch = (tab, section) => (isPlot(tab, section) ? sketchOf : paint)(tab, section);
+
+function sketchOf(tab, section) {
+  sketch(section.querySelector('.canvas'), tab.content(section.dataset.chart));
+  sketched.push(section);
+}
+
+function paintSketched() {
+  if (!startPlotly()) {
+    addEventListener('DOMContentLoaded', paintSketched, { once: true });
+    return;
+  }
+  waiting.push(...sketched.splice(0));
+  nextFrame(paintNext);
+}
+
 function paintRest() {
+  if (document.readyState === 'loading') {
+    requestIdleCallback(paintRest);
+    return;
+  }
   const section = [...current.article.querySelectorAll('.chart[open]')].find(
     (one) => !current.painted.has(one.dataset.chart));
   if (!section || waiting.length) return;
@@ -64,7 +94,7 @@ const watcher = new IntersectionObserver((entries) => {
     watcher.unobserve(entry.target);
     waiting.push(entry.target.closest('.chart'));
   }
-  if (isIdle) paintNext();
+  if (isIdle && !sketched.length) paintNext();
 }, { rootMargin: '200px' });
 
 function showCrumbs() {

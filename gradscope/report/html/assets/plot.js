@@ -56,7 +56,8 @@ const ROW_PITCH = 18;
 function narrowed(layout, data, width) {
   if (!width || width > NARROW_CHART) return data;
   for (const key of Object.keys(layout)) {
-    const { categoryarray: names } = isAxis(key) ? layout[key] : {};
+    const { categoryarray: names, ticktext } = isAxis(key) ? layout[key] : {};
+    if (ticktext && key.startsWith('x')) layout[key].ticktext = ticktext.map(shortName);
     if (!names?.some((name) => plain(name).length > SHORT_LABEL)) continue;
     const each = Math.ceil((names.length * ROW_PITCH) / layout.height);
     layout[key].tickvals = names.map((_, at) => at).filter((at) => at % each === 0);

@@ -72,7 +72,7 @@ def depth(report: Report) -> Chart | None:
         *_number_traces(tensors, parameters),
         *([] if line is None else [_line_trace(line, tensors)]),
         *_strip_traces(tensors, parameters),
-        *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken))),
+        *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken), order.length)),
         *([Trace(drawn=loop_axis_trace(strips.topmost))] if ticks else []),
     ]
     layout = depth_layout(order, report, strips, ticks)

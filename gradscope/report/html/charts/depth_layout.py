@@ -227,6 +227,8 @@ def depth_layout(
             "zeroline": False,
             "tickvals": [(run.first + run.last) / 2 for run in named],
             "ticktext": [run_name(run, report) for run in named],
+            # Otherwise, a name at the end that is turned is left out.
+            "ticklabeloverflow": "allow",
             "title": {"text": "forward: from the input to the loss →"},
         },
         # Every second stretch has a band, so that neighbours differ.

@@ -263,14 +263,17 @@ _LINE_WIDTH = 76
 
 _LONGEST = 400
 
+_LAST = 0.8
+"""Share of the axis after which texts are to the left of their marks."""
+
 _UNDER = 0.4
 """Share of a row by which a line lies below its text."""
 
 
 def flag_traces(
-    raised: Sequence[Flag], report: Report, first_row: int
+    raised: Sequence[Flag], report: Report, first_row: int, length: int
 ) -> Iterator[Mapping[str, Json]]:
-    """Yield traces on axis `y3`, from a row on upwards."""
+    """Yield traces on axis `y3`, from a row on upwards; `length` is that of the axis below."""
     for severity in SEVERITIES:
         flags = [flag for flag in raised if flag.finding.severity == severity]
         if not flags:
@@ -294,7 +297,11 @@ def flag_traces(
             "y": [flag.row + first_row for flag in flags],
             "yaxis": "y3",
             "text": [flag.finding.rule for flag in flags],
-            "textposition": "middle right",
+            # At the end of the axis, a text to the right would be cut.
+            "textposition": [
+                f"middle {'left' if flag.first + flag.last > 2 * _LAST * length else 'right'}"
+                for flag in flags
+            ],
             "textfont": {"color": f"@{severity}"},
             "marker": {"symbol": "triangle-down", "size": 11, "color": f"@{severity}"},
             "hoverinfo": "text",

@@ -159,9 +159,11 @@ class ForwardOrigin:
         if before is None:
             return held
         if not self.is_by_step:
-            return f"{held}, although step {before.step} left it finite: the script wrote it later"
+            return (
+                f"{held}, although step {before.step:,} left it finite: the script wrote it later"
+            )
         rate = "" if before.rate is None else f" with lr={literal(before.rate)}"
-        return f"{held}: step {before.step} wrote it{rate}"
+        return f"{held}: step {before.step:,} wrote it{rate}"
 
     @property
     def is_by_step(self) -> bool:

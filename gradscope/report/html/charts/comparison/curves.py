@@ -8,7 +8,7 @@ from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
 from gradscope.comparison.side import Side
 from gradscope.phrasing import short
 from gradscope.report.comparison.phrasing import loss_notes, parting_text
-from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, strip_axis
+from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, step_axis, strip_axis
 from gradscope.report.html.charts.curves import drawn_points
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers, positions
@@ -22,6 +22,8 @@ _WIDE = 10.0
 
 _NARROW = 0.005
 """Relative distance from the middle of a curve that an axis covers at least."""
+_MARGIN = 0.012
+"""Margin on both sides, as a share of an axis."""
 _TOLD = 4
 """Maximum number of sides whose first difference is in the caption."""
 _MARKED = 60
@@ -39,6 +41,14 @@ def compared_curves(comparison: Comparison) -> Chart | None:
         panel for curve in comparison.curves for panel in _panels(curve, comparison.sides, reported)
     ]
     data, layout = stacked(panels, "step")
+    steps = [
+        step for curve in comparison.curves for one in curve.sides if one for step in one.steps
+    ]
+    if steps:
+        margin = max((max(steps) - min(steps)) * _MARGIN, 0.5)
+        axis = layout["xaxis"]
+        assert isinstance(axis, dict)
+        layout["xaxis"] = {**axis, **step_axis(min(steps), max(steps), margin)}
     may_be_log = all(_may_be_log(curve) for curve in comparison.curves)
     return Chart(
         name="compared-curves",

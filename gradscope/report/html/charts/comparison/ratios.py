@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 
@@ -53,6 +54,8 @@ class Measure:
     height: float
     band: tuple[float, float] | None = None
     """Range within the tolerance."""
+    least: tuple[float, float] | None = None
+    """Range that the axis shows at least, where it has no band."""
     is_shown_equal: bool = True
     """Whether it is drawn even if everything is as in the base."""
 
@@ -81,6 +84,7 @@ def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
             of=lambda row: row.pair.weight_ratio,
             is_log=True,
             height=1.3,
+            least=(1 / (1 + tolerance), 1 + tolerance),
             is_shown_equal=False,
         ),
         Measure(
@@ -161,7 +165,7 @@ def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
 
 
 def _axis(measure: Measure, values: Sequence[float]) -> Axis:
-    band = measure.band
+    band = measure.band or measure.least
     if not measure.is_log:
         ends = {} if band is None else {"range": range_around(values, 1.0, band)}
         return {"title": {"text": measure.title}, **ends}
@@ -237,7 +241,10 @@ def _common_modules(names: Sequence[str]) -> int:
 
 def _part(name: str, prefix: int) -> str:
     """Return the part of the model that a parameter is of: `embedding`, `blocks.3`."""
-    modules = name.split(".")[prefix:-1]
+    parts = name.split(".")
+    # A number alone would look like one of the axis.
+    start = prefix - 1 if prefix and parts[prefix].isdigit() else prefix
+    modules = parts[start:-1]
     depth = 2 if len(modules) > 1 and modules[1].isdigit() else 1
     return ".".join(modules[:depth]) or name.rpartition(".")[2]
 
@@ -245,7 +252,7 @@ def _part(name: str, prefix: int) -> str:
 _BINS = 41
 
 _FEW = 6
-"""Number of parameters below which each whole number has a tick."""
+"""Height of bars up to which each whole number has a tick."""
 _MARGIN = 1 + 1e-9
 """Margin of the outermost bins beyond the outermost ratios."""
 
@@ -262,6 +269,7 @@ def compared_spread(
     band = 1 / (1 + tolerance), 1 + tolerance
     edges = bin_edges(ratios, band)
     drawn = [math.log10(edge) for edge in (edges[0], edges[-1])]
+    highest = max(Counter(_bin_of(ratio, edges) for ratio in ratios).values())
     layout: dict[str, Json] = {
         "barmode": "overlay",
         "bargap": 0,
@@ -275,7 +283,7 @@ def compared_spread(
             "title": {"text": "parameters"},
             "rangemode": "tozero",
             # Plotly would label parts of a parameter.
-            **({"dtick": 1} if len(known) < _FEW else {}),
+            **({"dtick": 1} if highest <= _FEW else {}),
         },
         "shapes": [_band(band)],
     }
@@ -318,10 +326,13 @@ def _bars(rows: Sequence[PairRow], edges: Sequence[float]) -> Iterator[Trace]:
     for change, found in by_change(rows):
         counts = [0] * len(bins)
         for row in found:
-            at = bisect_right(edges, row.pair.ratio or 0.0, hi=len(bins)) - 1
-            counts[at] += 1
+            counts[_bin_of(row.pair.ratio or 0.0, edges)] += 1
         yield bin_bars(bins, counts, below, title_of(change), color_of(change))
         below = [one + count for one, count in zip(below, counts, strict=True)]
+
+
+def _bin_of(ratio: float, edges: Sequence[float]) -> int:
+    return bisect_right(edges, ratio, hi=len(edges) - 1) - 1
 
 
 def _band(ends: tuple[float, float]) -> Json:
