@@ -6,28 +6,28 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.step.graph import Edge
 from gradscope.probes.context import ProbeContext
-from gradscope.recording.evidence.attention import (
-    MaskedWeightRecord,
-    PaddedReadRecord,
-    PositionRowRecord,
-)
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     FreshTargetRecord,
-    InvertedMaskRecord,
     LoneNormalisationRecord,
     OwnSimilarityRecord,
     PaddedMeanRecord,
     PartialNormRecord,
     ProbabilityTargetRecord,
     RepeatedPositiveRecord,
-    SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
     ZeroDerivativeRecord,
     ZeroLabelRecord,
     ZeroQuotientRecord,
+)
+from gradscope.recording.evidence.sequences import (
+    InvertedMaskRecord,
+    MaskedWeightRecord,
+    PaddedReadRecord,
+    PositionRowRecord,
+    SeenAnswerRecord,
 )
 from gradscope.recording.records import TensorRef
 

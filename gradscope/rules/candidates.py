@@ -7,11 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.attention import (
-    MaskedWeightRecord,
-    PaddedReadRecord,
-    PositionRowRecord,
-)
 from gradscope.recording.evidence.batches import (
     EqualOutputsRecord,
     IgnoredInputRecord,
@@ -29,7 +24,6 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
     FreshTargetRecord,
-    InvertedMaskRecord,
     LeftOutTermRecord,
     OwnSimilarityRecord,
     PaddedMeanRecord,
@@ -37,7 +31,6 @@ from gradscope.recording.evidence.forward import (
     PathCutRecord,
     ProbabilityTargetRecord,
     RepeatedPositiveRecord,
-    SeenAnswerRecord,
     SoftmaxRecord,
     UnreachableTargetRecord,
     ZeroDerivativeRecord,
@@ -46,6 +39,13 @@ from gradscope.recording.evidence.forward import (
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
+from gradscope.recording.evidence.sequences import (
+    InvertedMaskRecord,
+    MaskedWeightRecord,
+    PaddedReadRecord,
+    PositionRowRecord,
+    SeenAnswerRecord,
+)
 from gradscope.recording.evidence.training import ClipScope, OptimizerRecord, TrainedOptimizer
 from gradscope.recording.records import Recording
 

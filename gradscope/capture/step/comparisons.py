@@ -10,7 +10,7 @@ from gradscope.capture.naming import shape_of
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
-from gradscope.capture.step.tokens import PaddedTargets, TokenSequences
+from gradscope.capture.step.sequences.tokens import PaddedTargets, TokenSequences
 from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.records import Shape
 

@@ -11,7 +11,6 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
-from gradscope.capture.step.behind_padding import BehindPaddingObserver
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.derivatives import DerivativeObserver
@@ -30,12 +29,13 @@ from gradscope.capture.step.losses.padded_means import PaddedMeanObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.probability_targets import ProbabilityTargetObserver
 from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
-from gradscope.capture.step.masked_weights import MaskedWeightObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
-from gradscope.capture.step.padding_masks import PaddingMaskObserver
-from gradscope.capture.step.position_rows import PositionRowObserver
 from gradscope.capture.step.self_averages import SelfAverageObserver
+from gradscope.capture.step.sequences.behind_padding import BehindPaddingObserver
+from gradscope.capture.step.sequences.masked_weights import MaskedWeightObserver
+from gradscope.capture.step.sequences.padding_masks import PaddingMaskObserver
+from gradscope.capture.step.sequences.position_rows import PositionRowObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.unvarying import UnvaryingObserver
 from gradscope.capture.step.views import forget_views

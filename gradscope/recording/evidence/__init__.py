@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from gradscope.recording.evidence import (
-    attention,
     batches,
     code,
     failures,
     forward,
     parameters,
     ranks,
+    sequences,
     summaries,
     training,
 )
@@ -30,7 +30,7 @@ def _kinds(*topics: ModuleType) -> Iterator[type]:
 
 EVIDENCE: tuple[type, ...] = tuple(
     sorted(
-        _kinds(attention, batches, code, failures, forward, parameters, ranks, summaries, training),
+        _kinds(batches, code, failures, forward, parameters, ranks, sequences, summaries, training),
         key=lambda kind: kind.__name__,
     )
 )

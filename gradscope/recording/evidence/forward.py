@@ -133,43 +133,6 @@ class ComparisonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvertedMaskRecord:
-    """A mask of attention that hides all tokens of a batch and leaves its padding visible."""
-
-    table: ClassVar[str] = "inverted_mask"
-    site: int | None
-    """Line that made the mask; otherwise the line of the attention."""
-    used: int | None
-    """Line of the attention."""
-    visible: int
-    """Number of keys that are visible, all of them padding."""
-    hidden: int
-    """Number of tokens that are hidden."""
-    token: int
-    """Token of the padding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenAnswerRecord:
-    """A loss whose targets are tokens that the model sees where it is to predict them."""
-
-    table: ClassVar[str] = "seen_answer"
-    site: int | None
-    operation: str
-    """torch's name of the loss, or of what chooses from logarithms: `gather`, `mul`."""
-    mixer: int | None
-    """Line of the attention or the recurrent layer over the tokens."""
-    call: int | None
-    """Call of the module around that line."""
-    ahead: int
-    """1 if the targets are the next tokens, 0 if they are those at the position itself."""
-    targets: int
-    """Number of targets that count, of some sequences."""
-    seen: int
-    """Number of them that are visible."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSimilarityRecord:
     """A cross-entropy of the similarities of examples to each other, and to themselves."""
 

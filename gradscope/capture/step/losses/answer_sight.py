@@ -19,7 +19,7 @@ from gradscope.capture.step.losses.position_mixing import (
     attention,
     next_seen,
 )
-from gradscope.capture.step.tokens import Ahead, tokens_ahead
+from gradscope.capture.step.sequences.tokens import Ahead, tokens_ahead
 
 _LOOKUP = "embedding"
 _RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})

@@ -11,7 +11,7 @@ from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, tensors, without_node
-from gradscope.capture.step.tokens import TokenSequences
+from gradscope.capture.step.sequences.tokens import TokenSequences
 from gradscope.capture.tensor_references import TensorNotes
 
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.reading import has_numbers
-from gradscope.capture.step.tokens import MOST_ROWS
+from gradscope.capture.step.sequences.tokens import MOST_ROWS
 
 FUSED = "scaled_dot_product_attention"
 WHOLE = "multi_head_attention_forward"

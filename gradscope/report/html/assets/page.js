@@ -53,8 +53,11 @@ function paintNext() {
   if (section?.isConnected) (hasPlotly() ? paint : paintOrSketch)(tabOf(section), section);
   if (waiting.length) nextFrame(paintNext);
   else if (sketched.length) nextFrame(paintSketched);
-  else requestIdleCallback(paintRest);
+  else whenIdle(paintRest);
 }
+
+// Safari has no idle callbacks.
+const whenIdle = (act) => (window.requestIdleCallback ?? setTimeout)(act);
 
 const nextFrame = (act) => requestAnimationFrame(() => setTimeout(act));
 
@@ -76,14 +79,14 @@ function paintSketched() {
 
 function paintRest() {
   if (document.readyState === 'loading') {
-    requestIdleCallback(paintRest);
+    whenIdle(paintRest);
     return;
   }
   const section = [...current.article.querySelectorAll('.chart[open]')].find(
     (one) => !current.painted.has(one.dataset.chart));
   if (!section || waiting.length) return;
   paint(current, section);
-  requestIdleCallback(paintRest);
+  whenIdle(paintRest);
 }
 
 // By the margin, charts just below the window are painted before a reader gets there.
@@ -161,7 +164,7 @@ function watch(tab) {
     watcher.observe(section.querySelector('.canvas'));
     section.addEventListener('toggle', () => {
       tab.refresh();
-      requestIdleCallback(paintRest);
+      whenIdle(paintRest);
     });
   });
 }

@@ -10,7 +10,7 @@ from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
-from gradscope.capture.step.tokens import mask_around, padding_of
+from gradscope.capture.step.sequences.tokens import mask_around, padding_of
 from gradscope.capture.tensor_references import TensorNotes
 
 _LOOKUP = "embedding"

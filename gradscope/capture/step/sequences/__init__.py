@@ -1,0 +1,1 @@
+"""Observes sequences: their tokens, their padding, their masks and their positions."""
