@@ -343,6 +343,39 @@ def test_a_script_that_exchanges_time_and_batch_by_reshape(arrange, expected, tm
     assert told(watched(loop, tmp_path)) == expected
 
 
+def shifted(x):
+    """Move the scores of `[time, keys, …]` of relative positions, as Transformer-XL does."""
+    padded = functional.pad(x, (0, 0, 1, 0))
+    return padded.view(x.size(1) + 1, x.size(0), x.size(2))[1:].view_as(x)
+
+
+def exchanged_twice(x):
+    return x.view(x.size(1), x.size(0), x.size(2))[1:].view(x.size(0), x.size(1) - 1, x.size(2))
+
+
+def exchanged_after_padding(x):
+    return functional.pad(x, (0, 0, 1, 0)).view(x.size(1) + 1, x.size(0), x.size(2))[1:]
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [(shifted, []), (exchanged_twice, ["error"]), (exchanged_after_padding, ["error"])],
+)
+def test_scores_of_relative_positions_that_two_views_shift(move, expected, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, 2)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            weights = move(model(torch.randn(5, 7, 6))).softmax(1)
+            loss = (weights * torch.randn(weights.shape)).square().mean()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
+
+
 class Nodes(nn.Module):
     """Scores of the nodes of a graph, of heads that `split` takes from `[nodes, 3 * 4]`."""
 

@@ -8,6 +8,7 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
 _VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
+_PADDED = frozenset({"CatBackward0", "ConstantPadNdBackward0"})
 
 Dims = tuple[int, ...]
 
@@ -27,7 +28,8 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
         if before is None or after is None:
             continue
         two = before.dims, after.dims
-        is_first = context.run is not None and (_is_swapped(*two) or _are_parts_moved(*two))
+        is_swapped = _is_swapped(*two) and not _is_of_shift(context, node)
+        is_first = context.run is not None and (is_swapped or _are_parts_moved(*two))
         users = context.users.get(node.index, ())
         are_classes = any(last.get(user) == len(after.dims) - 1 for user in users)
         if (
@@ -46,6 +48,35 @@ def _is_swapped(before: Dims, after: Dims) -> bool:
     first, second, *rest = after
     # A dimension of size 1 may change places: the numbers keep their order.
     return before == (second, first, *rest) and first != second and min(first, second) > 1
+
+
+def _is_of_shift(context: RuleContext, view: NodeRecord) -> bool:
+    """Return whether a view moves each row by one element more than the row before.
+
+    The scores of relative positions are moved like that: padded, read with two dimensions
+    exchanged, cut by as much as was padded, and read with both exchanged back.
+    """
+    nodes, made = context.recording.nodes, _input(context, view)
+    if made is not None and made.operation == "SliceBackward0":
+        first = _input(context, made)
+        return first is not None and first.operation in _VIEWS and _is_of_padded(context, first)
+    cuts = [nodes[one] for one in context.users.get(view.index, ())]
+    return _is_of_padded(context, view) and any(
+        cut.operation == "SliceBackward0" and nodes[user].operation in _VIEWS
+        for cut in cuts
+        for user in context.users.get(cut.index, ())
+    )
+
+
+def _is_of_padded(context: RuleContext, view: NodeRecord) -> bool:
+    made = _input(context, view)
+    return made is not None and made.operation in _PADDED
+
+
+def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
+    """Return the only input of an operation; None if it has several."""
+    inputs = context.successors.get(node.index, ())
+    return context.recording.nodes[inputs[0].node] if len(inputs) == 1 else None
 
 
 def _are_parts_moved(before: Dims, after: Dims) -> bool:
