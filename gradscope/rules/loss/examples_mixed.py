@@ -57,9 +57,10 @@ class ExamplesMixed(Rule):
         intended. A change is a relative difference above 1e-4. The forward of a training script is
         not repeated. There, the loss tells the number of examples: the length of its targets. A
         softmax over a first dimension of this size is reported, unless another dimension has the
-        same size or all others have size 1. So is a view of three dimensions or more whose first
-        two change places, unless another view exchanges them back behind a slice of what was
-        padded, as for the scores of relative positions, and, of models too, one that reads `[n, heads, time, size]` as `[n, time,
+        same size or all others have size 1. So is a view of three dimensions or more, of which two
+        neighbours change places, unless another view exchanges them back behind a slice of what was
+        padded, as for the scores of relative positions; of inspected models only behind the first
+        one. And, of models too, one that reads `[n, heads, time, size]` as `[n, time,
         heads * size]`, or the other way round. So is one that reads `[rows, parts * size]` as
         `[parts, rows, size]`, or the other way round, unless the parts divide the rows, and one
         that joins dimensions behind the classes although a softmax over the classes follows. So is

@@ -376,6 +376,25 @@ def test_scores_of_relative_positions_that_two_views_shift(move, expected, tmp_p
     assert told(watched(loop, tmp_path)) == expected
 
 
+@pytest.mark.parametrize(
+    ("arrange", "expected"),
+    [
+        (lambda x: x.transpose(1, 2), []),
+        (lambda x: x.reshape(10, 6, 7), ["error"]),
+        (lambda x: x.unflatten(2, (2, 3)).reshape(10, 2, 7, 3).mT.flatten(1, 2), ["error"]),
+        (lambda x: x[:, :6].reshape(10, 6, 6), []),  # as many of both: nothing was exchanged
+        (lambda x: x.mean(1, keepdim=True).reshape(10, 6, 1).expand(-1, -1, 7), []),
+        (lambda x: x.reshape(10, 2, 21).mean(1, keepdim=True).expand(-1, 6, -1), []),
+    ],
+)
+def test_channels_that_a_view_puts_before_time(findings_of, arrange, expected):
+    def read(model, x):
+        return model.conv(arrange(model.into(x))).mean(2)
+
+    model = Reader(read, into=nn.Linear(6, 6), conv=nn.Conv1d(6, 6, 3))
+    assert told(findings_of(model, (WORDS, CLASSES), functional.cross_entropy)) == expected
+
+
 class Nodes(nn.Module):
     """Scores of the nodes of a graph, of heads that `split` takes from `[nodes, 3 * 4]`."""
 

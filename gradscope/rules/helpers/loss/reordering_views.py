@@ -28,12 +28,14 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
         if before is None or after is None:
             continue
         two = before.dims, after.dims
-        is_swapped = _is_swapped(*two) and not _is_of_shift(context, node)
-        is_first = context.run is not None and (is_swapped or _are_parts_moved(*two))
+        first = _exchanged(*two)
+        is_told = first is not None and (first > 0 or context.run is not None)
+        is_first = context.run is not None and _are_parts_moved(*two)
         users = context.users.get(node.index, ())
         are_classes = any(last.get(user) == len(after.dims) - 1 for user in users)
         if (
             is_first
+            or (is_told and not _is_of_shift(context, node))
             or _is_mixed(*two)
             or _is_mixed(*reversed(two))
             or (are_classes and _are_classes_joined(*two))
@@ -41,13 +43,19 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
             yield node, before.dims, after.dims
 
 
-def _is_swapped(before: Dims, after: Dims) -> bool:
-    """Return whether the first two of three dimensions or more change places."""
-    if len(after) < 3:
-        return False
-    first, second, *rest = after
+def _exchanged(before: Dims, after: Dims) -> int | None:
+    """Return the first of two neighbouring dimensions of three or more that change places."""
+    apart = [at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
+    if len(after) < 3 or len(before) != len(after) or len(apart) != 2:
+        return None
+    first, second = apart
     # A dimension of size 1 may change places: the numbers keep their order.
-    return before == (second, first, *rest) and first != second and min(first, second) > 1
+    is_exchanged = (after[first], after[second]) == (before[second], before[first])
+    return (
+        first
+        if is_exchanged and second == first + 1 and min(after[first : second + 1]) > 1
+        else None
+    )
 
 
 def _is_of_shift(context: RuleContext, view: NodeRecord) -> bool:
