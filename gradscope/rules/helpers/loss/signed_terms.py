@@ -41,7 +41,9 @@ ERRORS = frozenset(
 )
 """Loss functions that are 0 where the prediction is right, and larger elsewhere."""
 
-_PICKING = frozenset({"DiagonalBackward0", "GatherBackward0", "IndexBackward0"})
+_PICKING = frozenset(
+    {"DiagonalBackward0", "DiagonalBackward0_copy", "GatherBackward0", "IndexBackward0"}
+)
 _SCALING = frozenset({"ClampBackward1", "ClampMinBackward0", "MulBackward0", "PowBackward0"})
 _LIKELIHOODS = ("log-likelihood", "lower surrogate")
 
