@@ -28,7 +28,7 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
         if before is None or after is None:
             continue
         two = before.dims, after.dims
-        first = _exchanged(*two)
+        first = exchanged(*two)
         is_told = first is not None and (first > 0 or context.run is not None)
         is_first = context.run is not None and _are_parts_moved(*two)
         users = context.users.get(node.index, ())
@@ -43,7 +43,7 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
             yield node, before.dims, after.dims
 
 
-def _exchanged(before: Dims, after: Dims) -> int | None:
+def exchanged(before: Dims, after: Dims) -> int | None:
     """Return the first of two neighbouring dimensions of three or more that change places."""
     apart = [at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
     if len(after) < 3 or len(before) != len(after) or len(apart) != 2:
