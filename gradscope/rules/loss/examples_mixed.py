@@ -58,8 +58,8 @@ class ExamplesMixed(Rule):
         not repeated. There, the loss tells the number of examples: the length of its targets. A
         softmax over a first dimension of this size is reported, unless another dimension has the
         same size or all others have size 1. So is a view of three dimensions or more, of which two
-        neighbours change places, unless another view exchanges them back behind a slice of what was
-        padded, as for the scores of relative positions. Behind the first dimension that is a
+        neighbours change places, unless another view exchanges them back behind a slice, as for the
+        scores of relative positions. Behind the first dimension that is a
         warning, of inspected models too: the examples stay apart. So is a view, of models too, that
         reads `[n, heads, time, size]` as `[n, time, heads * size]`, or the other way round. So is
         one that reads `[rows, parts * size]` as `[parts, rows, size]`, or the other way round,

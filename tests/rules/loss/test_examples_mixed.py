@@ -349,8 +349,10 @@ def shifted(x):
     return padded.view(x.size(1) + 1, x.size(0), x.size(2))[1:].view_as(x)
 
 
-def exchanged_twice(x):
-    return x.view(x.size(1), x.size(0), x.size(2))[1:].view(x.size(0), x.size(1) - 1, x.size(2))
+def shifted_without_padding(x):
+    """Move them as XLNet does, whose scores are long enough."""
+    cut = x.reshape(x.size(1), x.size(0), x.size(2))[1:]
+    return cut.reshape(x.size(0), x.size(1) - 1, x.size(2))
 
 
 def exchanged_after_padding(x):
@@ -359,7 +361,7 @@ def exchanged_after_padding(x):
 
 @pytest.mark.parametrize(
     ("move", "expected"),
-    [(shifted, []), (exchanged_twice, ["error"]), (exchanged_after_padding, ["error"])],
+    [(shifted, []), (shifted_without_padding, []), (exchanged_after_padding, ["error"])],
 )
 def test_scores_of_relative_positions_that_two_views_shift(move, expected, tmp_path):
     def loop():

@@ -8,8 +8,6 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
 _VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
-_PADDED = frozenset({"CatBackward0", "ConstantPadNdBackward0"})
-
 Dims = tuple[int, ...]
 
 
@@ -61,24 +59,19 @@ def exchanged(before: Dims, after: Dims) -> int | None:
 def _is_of_shift(context: RuleContext, view: NodeRecord) -> bool:
     """Return whether a view moves each row by one element more than the row before.
 
-    The scores of relative positions are moved like that: padded, read with two dimensions
-    exchanged, cut by as much as was padded, and read with both exchanged back.
+    The scores of relative positions are moved like that: read with two dimensions exchanged, cut,
+    and read with both exchanged back.
     """
     nodes, made = context.recording.nodes, _input(context, view)
     if made is not None and made.operation == "SliceBackward0":
         first = _input(context, made)
-        return first is not None and first.operation in _VIEWS and _is_of_padded(context, first)
+        return first is not None and first.operation in _VIEWS
     cuts = [nodes[one] for one in context.users.get(view.index, ())]
-    return _is_of_padded(context, view) and any(
+    return any(
         cut.operation == "SliceBackward0" and nodes[user].operation in _VIEWS
         for cut in cuts
         for user in context.users.get(cut.index, ())
     )
-
-
-def _is_of_padded(context: RuleContext, view: NodeRecord) -> bool:
-    made = _input(context, view)
-    return made is not None and made.operation in _PADDED
 
 
 def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
