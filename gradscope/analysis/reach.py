@@ -32,6 +32,9 @@ _WRITES = frozenset({"copy_", "data assignment", "write into a detached tensor"}
 _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
 """Operations that combine predictions, rather than compare one with a target."""
 
+_ORDERS = frozenset({"argsort", "sort", "topk"})
+"""Functions whose indices are the order of numbers."""
+
 _NEW_LEAF = "requires_grad=True"
 """Argument by which a line makes a tensor that gets a gradient, of numbers that have none."""
 
@@ -158,13 +161,14 @@ class Reach:
         What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
         A draw of an action comes before its log-probability, by which policies learn. A line that
         puts numbers into a new tensor with `requires_grad=True` makes what backward starts at.
+        The order of numbers mostly chooses among others that pass the gradient on.
         """
         is_of_parameter = cut.kind != "no-grad" and cut.last is None and cut.call is None
         is_draw = is_sampling(cut, self.indexed.site(cut.site))
-        is_read = cut.kind == "read"
-        joins = bool(cut.joins)
+        is_read, is_order = cut.kind == "read", cut.operation in _ORDERS
+        others = not is_read, not is_of_parameter, not is_draw, not is_order
         # Tuples compare from the left: what makes backward's start outweighs everything else.
-        return self._makes_root(cut), joins, not is_read, not is_of_parameter, not is_draw
+        return self._makes_root(cut), bool(cut.joins), *others
 
     def _makes_root(self, cut: CutRecord) -> bool:
         """Return whether the line of a cut makes the tensor from which backward starts."""

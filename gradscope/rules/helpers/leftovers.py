@@ -171,6 +171,8 @@ def overfull(accumulation: Accumulation) -> tuple[Window, ...]:
     with_epoch = [one for one in found if _begins_epoch(one)]
     if with_epoch:
         return tuple(with_epoch)
+    if accumulation.series.windows[0] in found:
+        return ()  # nothing was left over before: `if i % k == 0 and i > 0` begins with k + 1
     sizes = {len(one.passes) for one in found}
     return tuple(found) if len(found) > 1 and len(sizes) == 1 else ()
 

@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
-from gradscope.rules.helpers.loss.reordering_views import reordered_views
+from gradscope.rules.helpers.loss.reordering_views import exchanged, reordered_views
 from gradscope.rules.helpers.time_first import layers_over_examples
 from gradscope.rules.rule import Rule
 
@@ -57,10 +57,13 @@ class ExamplesMixed(Rule):
         intended. A change is a relative difference above 1e-4. The forward of a training script is
         not repeated. There, the loss tells the number of examples: the length of its targets. A
         softmax over a first dimension of this size is reported, unless another dimension has the
-        same size or all others have size 1. So is a view of three dimensions or more whose first
-        two change places, and, of models too, one that reads `[n, heads, time, size]` as `[n, time,
-        heads * size]`, or the other way round. So is one that reads `[rows, parts * size]` as
-        `[parts, rows, size]`, or the other way round, unless the parts divide the rows, and one
+        same size or all others have size 1. So is a view of three dimensions or more, of which two
+        neighbours change places, unless another view exchanges them back behind a slice, as for the
+        scores of relative positions. Behind the first dimension that is a
+        warning, of inspected models too: the examples stay apart. So is a view, of models too, that
+        reads `[n, heads, time, size]` as `[n, time, heads * size]`, or the other way round. So is
+        one that reads `[rows, parts * size]` as `[parts, rows, size]`, or the other way round,
+        unless the parts divide the rows, and one
         that joins dimensions behind the classes although a softmax over the classes follows. So is
         a recurrent layer or an attention that runs over this dimension although the model then
         selects one of the second dimension, as in `out[:, -1]`. Of every loss it is known which
@@ -214,6 +217,7 @@ class ExamplesMixed(Rule):
                 ),
                 remedy="use transpose() or permute() before it",
                 site=node.site,
+                severity="warning" if exchanged(before, after) else None,
                 evidence={"operation": "view", "dimensions": len(after)},
             )
 

@@ -48,6 +48,7 @@ class LossBroadcast(Rule):
     How it is measured:
         The shapes of both operands, where neither is the shape of the result and one has more
         dimensions than the other. Written by hand, only one of the two may come from the model,
+        unless the other one does, too, and was squeezed;
         and from there to the loss there may be only elementwise operations, sums and means. A
         target of `[N, N]` has to meet N predictions of the model; written by hand, its line must be
         known. There is no threshold.
@@ -151,13 +152,34 @@ def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
         # Shapes of equal rank, as [B, N, 1] and [B, 1, N], may be intended pairs.
         is_mistaken = len(left) != len(right) or (len(left) == 2 and len(in_graph) == 1)
         return record.operation in _BROADCASTING and is_mistaken
+    nodes = context.recording.nodes
     return (
         len(left) != len(right)
         and elements[0] == elements[1]
-        and len(in_graph) == 1
-        and context.recording.nodes[in_graph[0].node].operation != "UnsqueezeBackward0"
+        and (len(in_graph) == 1 or _lost_a_dimension(context, record))
+        and nodes[in_graph[0].node].operation != "UnsqueezeBackward0"
         and not _looks_deliberate(context, record)
         and is_averaged_into_loss(context, record.result.node)
+    )
+
+
+def _lost_a_dimension(context: RuleContext, record: ComparisonRecord) -> bool:
+    """Return whether both operands are made by the model, and only one of them was squeezed.
+
+    The other one has rows of one element. A view may be meant for all pairs, and so may outputs
+    that are compared with each other.
+    """
+    if record.left_tensor is None or record.right_tensor is None:
+        return False
+    sides = (record.left.dims, record.left_tensor), (record.right.dims, record.right_tensor)
+    (_, squeezed), (more, column) = sorted(sides, key=lambda side: len(side[0]))
+    nodes = context.recording.nodes
+    return (
+        len(more) == 2
+        and more[1] == 1
+        and nodes[column.node].kind != "view"
+        and nodes[squeezed.node].operation.startswith("Squeeze")
+        and all(made.node != column.node for made in context.successors[squeezed.node])
     )
 
 

@@ -55,9 +55,10 @@ class LossMaximised(Rule):
         The terms that are added up in the loss are followed with their signs through sums, means,
         negations and constant factors. An error is a loss function that is 0 for a correct
         prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
-        picked element of a log-softmax, or a log-sigmoid, is the negative of one. It is found if at
-        least one error enters with a minus, and no term with a plus or an unknown sign. PPO's
-        minimum is found whatever the other terms are. In a run, a
+        picked element or the diagonal of a log-softmax, or a log-sigmoid, is the negative of one.
+        So is the exponent of a normal density, the negative square of a distance from data over a
+        learned variance. It is found if at least one error enters with a minus, and no term with a
+        plus or an unknown sign. PPO's minimum is found whatever the other terms are. In a run, a
         loss function with a minus beside other terms is a warning if it alone trains layers, and no
         custom function lies between it and them. Layers of the model must be trained, by a single
         optimizer, and in a run by a single backward. A classifier must not be better than chance at

@@ -105,3 +105,30 @@ def test_a_first_batch_whose_loss_is_not_divided_is_a_window_of_its_own():
                 run.step(sgd, line=12)
                 run.zero(sgd, line=13)
     assert not run.findings("GS305")
+
+
+def epochs_by_hand(*, first, zero_at_start):
+    """Three epochs of 10 micro-batches from a range; the first steps after so many."""
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(3):
+        if zero_at_start:
+            run.zero(sgd, line=8)
+        for batch in range(10):
+            run.backward(weights, line=11)
+            if batch + 1 in (first, first + 4):
+                run.step(sgd, line=12)
+                run.zero(sgd, line=13)
+    return run
+
+
+def test_a_first_window_of_one_more_has_no_leak():
+    """`if i % 4 == 0 and i > 0` takes 5, then 4."""
+    (found,) = epochs_by_hand(first=5, zero_at_start=True).findings("GS305")
+    assert "are dropped" in found.message or "is dropped" in found.message
+
+
+def test_later_windows_of_more_have_a_leak():
+    (found,) = epochs_by_hand(first=4, zero_at_start=False).findings("GS305")
+    assert "leak into it" in found.message

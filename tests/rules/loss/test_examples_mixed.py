@@ -349,6 +349,60 @@ def test_a_script_that_exchanges_time_and_batch_by_reshape(arrange, columns, exp
     assert told(watched(loop, tmp_path)) == expected
 
 
+def shifted(x):
+    """Move the scores of `[time, keys, …]` of relative positions, as Transformer-XL does."""
+    padded = functional.pad(x, (0, 0, 1, 0))
+    return padded.view(x.size(1) + 1, x.size(0), x.size(2))[1:].view_as(x)
+
+
+def shifted_without_padding(x):
+    """Move them as XLNet does, whose scores are long enough."""
+    cut = x.reshape(x.size(1), x.size(0), x.size(2))[1:]
+    return cut.reshape(x.size(0), x.size(1) - 1, x.size(2))
+
+
+def exchanged_after_padding(x):
+    return functional.pad(x, (0, 0, 1, 0)).view(x.size(1) + 1, x.size(0), x.size(2))[1:]
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [(shifted, []), (shifted_without_padding, []), (exchanged_after_padding, ["error"])],
+)
+def test_scores_of_relative_positions_that_two_views_shift(move, expected, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, 2)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            weights = move(model(torch.randn(5, 7, 6))).softmax(1)
+            loss = (weights * torch.randn(weights.shape)).square().mean()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("arrange", "expected"),
+    [
+        (lambda x: x.transpose(1, 2), []),
+        (lambda x: x.reshape(10, 6, 7), ["warning"]),
+        (lambda x: x.unflatten(2, (2, 3)).reshape(10, 2, 7, 3).mT.flatten(1, 2), ["warning"]),
+        (lambda x: x[:, :6].reshape(10, 6, 6), []),  # as many of both: nothing was exchanged
+        (lambda x: x.mean(1, keepdim=True).reshape(10, 6, 1).expand(-1, -1, 7), []),
+        (lambda x: x.reshape(10, 2, 21).mean(1, keepdim=True).expand(-1, 6, -1), []),
+    ],
+)
+def test_channels_that_a_view_puts_before_time(findings_of, arrange, expected):
+    def read(model, x):
+        return model.conv(arrange(model.into(x))).mean(2)
+
+    model = Reader(read, into=nn.Linear(6, 6), conv=nn.Conv1d(6, 6, 3))
+    assert told(findings_of(model, (WORDS, CLASSES), functional.cross_entropy)) == expected
+
+
 class Nodes(nn.Module):
     """Scores of the nodes of a graph, of heads that `split` takes from `[nodes, 3 * 4]`."""
 

@@ -203,3 +203,31 @@ def test_classes_of_cross_entropy_are_no_broadcast(findings_of):
     model = nn.Conv1d(1, 1, 1)
     batch = torch.randn(4, 1, 6), torch.zeros(4, 6, dtype=torch.long)
     assert found(findings_of(model, batch, functional.cross_entropy)) == []
+
+
+class Rewards(nn.Module):
+    """Scores of two inputs, by one layer; `narrow` is done to the second ones."""
+
+    def __init__(self, narrow):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.narrow = nn.Linear(8, 1), narrow
+
+    def forward(self, x):
+        return self.layer(x), self.narrow(self.layer(x.flip(0)))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "loss", "expected"),
+    [
+        (lambda x: x.squeeze(-1), lambda a, b: -functional.logsigmoid(a - b).mean(), ["error"]),
+        (lambda x: x, lambda a, b: -functional.logsigmoid(a - b).mean(), []),
+        (lambda x: x.squeeze(-1), lambda a, b: (a.view(-1, 1) - b).square().mean(), []),
+        (lambda x: x.squeeze(-1), lambda a, b: (b.unsqueeze(1) - b).square().mean(), []),
+        (lambda x: x.squeeze(-1), lambda a, b: (a - b).softmax(1).log().mean(), []),
+    ],
+    ids=["squeezed", "both columns", "viewed", "unsqueezed", "over rows"],
+)
+def test_two_outputs_of_which_one_lost_a_dimension(findings_of, narrow, loss, expected):
+    told = findings_of(Rewards(narrow), (X, Y), lambda output, _: loss(*output))
+    assert found(told) == expected

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Normal
 from torch.nn import functional
 
 from tests.nightly import some_on_push
@@ -28,6 +28,10 @@ def surrogates(logits):
     return ratio * ADVANTAGES, ratio.clamp(0.8, 1.2) * ADVANTAGES
 
 
+def density(out):
+    return Normal(out[:, 0], functional.softplus(out[:, 1])).log_prob(Y[:, 0])
+
+
 def of_output(function):
     return lambda model, batch: function(model(batch))
 
@@ -46,6 +50,10 @@ SICK = {
     "surrogate beside a critic": lambda out: (
         torch.min(*surrogates(out)).mean() + functional.smooth_l1_loss(out, Y)
     ),
+    "density by hand": lambda out: (
+        -((Y[:, 0] - out[:, 0]) ** 2) / (2 * out[:, 1].exp() ** 2) - out[:, 1]
+    ).mean(),
+    "pairs": lambda out: (out @ Y.T).log_softmax(1).diag().mean(),
 }
 
 HEALTHY = {
@@ -54,6 +62,11 @@ HEALTHY = {
     "negated twice": lambda out: -(0 - functional.mse_loss(out, Y)),
     "gathered": lambda out: -out.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
     "distribution": lambda out: -Categorical(logits=out).log_prob(CLASSES).mean(),
+    "density": lambda out: -density(out).mean(),
+    "pairs": lambda out: -(out @ Y.T).log_softmax(1).diag().mean(),
+    "far from one in proportion to another": lambda out: (
+        -((out - Y[:1]) ** 2) / (2 * (out - Y).pow(2).clamp(min=0.1))
+    ).mean(),
     "preferred": lambda out: -functional.logsigmoid(out[:, 0] - out[:, 1]).mean(),
     "logistic": lambda out: (
         -(functional.logsigmoid(out[:, 0]) + functional.logsigmoid(-out[:, 1])).mean()

@@ -16,6 +16,8 @@ _HIDING = -1_000.0
 """Score from which on a softmax gives no weight."""
 _WEIGHT = 1e-6
 """Weight of attention below which a position is hidden."""
+_SCALING = ("DivBackward", "MulBackward")
+_READING = ("ReshapeAliasBackward", "ToCopyBackward", "UnsafeViewBackward", "ViewBackward")
 _MOST_ELEMENTS = 2**26
 _NEAR = 8
 """Number of operations between a softmax and the product that uses its weights."""
@@ -71,9 +73,9 @@ def _product(name: str, args: tuple[object, ...]) -> tuple[Tensor, Tensor | None
         return None
     if name != "einsum" and values.shape[-2] != length:
         return None
-    if not _is_of_softmax(weights):
-        return None
-    return values, weights > _WEIGHT, length
+    if _is_of_softmax(weights):
+        return values, weights > _WEIGHT, length
+    return (values, weights != 0, length) if _is_of_weighed_scores(weights) else None
 
 
 def _is_row_by_row(equation: object) -> bool:
@@ -117,6 +119,25 @@ def _is_of_softmax(weights: Tensor) -> bool:
         if node.name() == "SoftmaxBackward0":
             return True
         node = next((one for one, _ in node.next_functions if one is not None), None)
+    return False
+
+
+def _is_of_weighed_scores(weights: Tensor) -> bool:
+    """Return whether weights are products of queries and keys times numbers, as of retention.
+
+    The numbers, which have no gradient, hide what follows, or fade what is long past.
+    """
+    node, is_weighed = weights.grad_fn, False
+    for _ in range(_NEAR):
+        if node is None:
+            return False
+        inputs = [one for one, _ in node.next_functions if one is not None]
+        if node.name() == "BmmBackward0":
+            return is_weighed
+        if len(inputs) != 1 or not node.name().startswith(_SCALING + _READING):
+            return False
+        is_weighed |= node.name().startswith(_SCALING)
+        node = inputs[0]
     return False
 
 

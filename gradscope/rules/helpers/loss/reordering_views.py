@@ -8,7 +8,6 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
 _VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
-
 Dims = tuple[int, ...]
 
 
@@ -27,13 +26,14 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
         if before is None or after is None:
             continue
         two = before.dims, after.dims
-        is_first = context.run is not None and (
-            _is_swapped(*two) or _is_rotated(*two) or _are_parts_moved(*two)
-        )
+        first = exchanged(*two)
+        is_told = first is not None and (first > 0 or context.run is not None)
+        is_first = context.run is not None and (_is_rotated(*two) or _are_parts_moved(*two))
         users = context.users.get(node.index, ())
         are_classes = any(last.get(user) == len(after.dims) - 1 for user in users)
         if (
             is_first
+            or (is_told and not _is_of_shift(context, node))
             or _is_mixed(*two)
             or _is_mixed(*reversed(two))
             or (are_classes and _are_classes_joined(*two))
@@ -41,13 +41,43 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
             yield node, before.dims, after.dims
 
 
-def _is_swapped(before: Dims, after: Dims) -> bool:
-    """Return whether the first two of three dimensions or more change places."""
-    if len(after) < 3:
-        return False
-    first, second, *rest = after
+def exchanged(before: Dims, after: Dims) -> int | None:
+    """Return the first of two neighbouring dimensions of three or more that change places."""
+    apart = [at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
+    if len(after) < 3 or len(before) != len(after) or len(apart) != 2:
+        return None
+    first, second = apart
     # A dimension of size 1 may change places: the numbers keep their order.
-    return before == (second, first, *rest) and first != second and min(first, second) > 1
+    is_exchanged = (after[first], after[second]) == (before[second], before[first])
+    return (
+        first
+        if is_exchanged and second == first + 1 and min(after[first : second + 1]) > 1
+        else None
+    )
+
+
+def _is_of_shift(context: RuleContext, view: NodeRecord) -> bool:
+    """Return whether a view moves each row by one element more than the row before.
+
+    The scores of relative positions are moved like that: read with two dimensions exchanged, cut,
+    and read with both exchanged back.
+    """
+    nodes, made = context.recording.nodes, _input(context, view)
+    if made is not None and made.operation == "SliceBackward0":
+        first = _input(context, made)
+        return first is not None and first.operation in _VIEWS
+    cuts = [nodes[one] for one in context.users.get(view.index, ())]
+    return any(
+        cut.operation == "SliceBackward0" and nodes[user].operation in _VIEWS
+        for cut in cuts
+        for user in context.users.get(cut.index, ())
+    )
+
+
+def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
+    """Return the only input of an operation; None if it has several."""
+    inputs = context.successors.get(node.index, ())
+    return context.recording.nodes[inputs[0].node] if len(inputs) == 1 else None
 
 
 def _is_rotated(before: Dims, after: Dims) -> bool:

@@ -41,6 +41,10 @@ ERRORS = frozenset(
 )
 """Loss functions that are 0 where the prediction is right, and larger elsewhere."""
 
+_PICKING = frozenset(
+    {"DiagonalBackward0", "DiagonalBackward0_copy", "GatherBackward0", "IndexBackward0"}
+)
+_SCALING = frozenset({"ClampBackward1", "ClampMinBackward0", "MulBackward0", "PowBackward0"})
 _LIKELIHOODS = ("log-likelihood", "lower surrogate")
 
 TermKind = Literal["error", "distance", "log-likelihood", "lower surrogate", "other"]
@@ -96,7 +100,7 @@ def _way_to_terms(context: RuleContext) -> Iterator[tuple["_Reached", bool]]:
         # With two inputs, two outputs of the model are compared, which may be meant to part.
         is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
         kind = "error" if is_error else _kind(context, stats, node)
-        signs = _signs(stats, node, inputs) if kind == "other" else ()
+        signs = _signs(context, stats, node, inputs) if kind == "other" else ()
         yield reached._replace(kind=kind, error=error), not signs
         is_weighed = reached.is_weighed or (
             node.operation == "MulBackward0" and scale_of(context, node) is None
@@ -174,7 +178,10 @@ def scale_of(context: RuleContext, product: NodeRecord) -> float | None:
 
 
 def _signs(
-    stats: dict[TensorRef, ForwardStat], node: NodeRecord, inputs: list[int]
+    context: RuleContext,
+    stats: dict[TensorRef, ForwardStat],
+    node: NodeRecord,
+    inputs: list[int],
 ) -> tuple[int, ...]:
     """Return the sign of the derivative by each input; nothing where the terms end."""
     if node.kind == "view" or node.operation in _PASSED_ON:
@@ -186,14 +193,38 @@ def _signs(
     if node.operation in _WEIGHED and len(inputs) == 1:
         is_positive = _sign(stats, node.index) * _sign(stats, inputs[0]) > 0
         return (1,) if is_positive else ()  # a negative factor may be a reward
+    if node.operation == "DivBackward0" and _is_exponent_of_normal(context, stats, inputs):
+        return (1,)
     return ()
+
+
+def _is_exponent_of_normal(
+    context: RuleContext, stats: dict[TensorRef, ForwardStat], inputs: list[int]
+) -> bool:
+    """Return whether a quotient is `-(x - mean) ** 2 / (2 * std ** 2)`, whose scale is learned.
+
+    A distance that is divided by another one may be meant to grow.
+    """
+    nodes = context.recording.nodes
+    negated, scale = nodes[inputs[0]], nodes[inputs[-1]]
+    squares = _inputs(context, negated.index)
+    is_square = negated.operation == "NegBackward0" and [
+        nodes[one].operation for one in squares
+    ] == ["PowBackward0"]
+    is_positive = _sign(stats, scale.index) > 0
+    while scale.kind == "view" or scale.operation in _SCALING:
+        behind = _inputs(context, scale.index)
+        if len(set(behind)) != 1:
+            break
+        scale = nodes[behind[0]]
+    return is_square and is_positive and scale.operation != "SubBackward0"
 
 
 def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> TermKind:
     inputs = _inputs(context, node.index)
     if len(inputs) == 1 and node.operation in ("PowBackward0", "AbsBackward0"):
         return "distance" if _is_distance(context, stats, node.index, inputs[0]) else "other"
-    if len(inputs) == 1 and node.operation in ("GatherBackward0", "IndexBackward0"):
+    if len(inputs) == 1 and node.operation in _PICKING:
         return "log-likelihood" if is_log_softmax(context, stats, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation == "MulBackward0":
         is_picked = _is_picked(stats, node.index, inputs[0])
