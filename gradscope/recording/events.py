@@ -5,13 +5,7 @@ kind of event, where it is read and where it is written.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import (
-    Any,
-    Final,
-    ParamSpec,
-    TypeVar,
-    dataclass_transform,
-)
+from typing import Any, Final, ParamSpec, TypeVar, dataclass_transform
 
 from gradscope.recording.event_numbers import Count, Flag, Number, Recorded
 from gradscope.recording.records import EventRecord

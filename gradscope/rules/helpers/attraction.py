@@ -6,6 +6,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord, PathCutRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.flow import reached_beside
 
 _DISTANCES = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
 _SIMILARITIES = frozenset({"cosine_similarity"})
@@ -109,20 +110,8 @@ def collapsing(context: RuleContext) -> tuple[Attraction, ...]:
             one = _attraction(context, record)
             found += [] if one is None else [one]
     terms = {one.record.result.node for one in found}
-    others = _reached_beside(context, terms) if found else frozenset()
+    others = reached_beside(context, terms) if found else frozenset()
     return tuple(one for one in found if one.shared.isdisjoint(others))
-
-
-def _reached_beside(context: RuleContext, nodes: set[int]) -> frozenset[int]:
-    """Return the parameters to which the loss leads on a way around some nodes."""
-    waiting, seen = [node.index for node in context.first.nodes if node.depth == 0], set(nodes)
-    while waiting:
-        for ref in context.successors.get(waiting.pop(), ()):
-            if ref.node not in seen:
-                seen.add(ref.node)
-                waiting.append(ref.node)
-    found = (context.recording.nodes[one] for one in seen - nodes)
-    return frozenset(one.parameter for one in found if one.parameter is not None)
 
 
 def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:

@@ -19,6 +19,7 @@ from gradscope.rules.helpers.loss.flow import (
     is_averaged_into_loss,
     nodes_behind,
     parameters_behind,
+    reached_beside,
 )
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.measurement import Measure
@@ -26,16 +27,9 @@ from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
-_ONE_SIDED = frozenset(
-    {
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "cross_entropy",
-        "kl_div",
-    }
-)
-"""Losses whose second operand is a distribution to learn from."""
 _BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+_ONE_SIDED = _BINARY | {"cross_entropy", "kl_div"}
+"""Losses whose second operand is a distribution to learn from."""
 _WRITES = frozenset({"CopySlices", "IndexPutBackward0"})
 _SUMS = frozenset({"AddBackward0", "SubBackward0", "SubBackward1"})
 _PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
@@ -280,19 +274,7 @@ def _teacher(context: RuleContext, record: ComparisonRecord) -> frozenset[int]:
     is_network = any(len(records[index].shape.dims) > 1 for index in own)
     if not is_network or not own <= Optimizers(context).held:
         return frozenset()
-    return own if own.isdisjoint(_reached_beside(context, right.node)) else frozenset()
-
-
-def _reached_beside(context: RuleContext, node: int) -> frozenset[int]:
-    """Return the parameters to which the loss leads on a way around a node."""
-    waiting, seen = [0], {0, node}
-    while waiting:
-        for ref in context.successors.get(waiting.pop(), ()):
-            if ref.node not in seen:
-                seen.add(ref.node)
-                waiting.append(ref.node)
-    nodes = (context.recording.nodes[one] for one in seen - {node})
-    return frozenset(one.parameter for one in nodes if one.parameter is not None)
+    return own if own.isdisjoint(reached_beside(context, {right.node})) else frozenset()
 
 
 def _root(context: RuleContext, parameter: int) -> int:

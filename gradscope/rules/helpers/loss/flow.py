@@ -135,6 +135,18 @@ def parameters_behind(context: RuleContext, node: int) -> frozenset[int]:
     return context.parameters_behind([node])
 
 
+def reached_beside(context: RuleContext, nodes: set[int]) -> frozenset[int]:
+    """Return the parameters to which the loss leads on a way around some nodes."""
+    waiting, seen = [node.index for node in context.first.nodes if node.depth == 0], set(nodes)
+    while waiting:
+        for ref in context.successors.get(waiting.pop(), ()):
+            if ref.node not in seen:
+                seen.add(ref.node)
+                waiting.append(ref.node)
+    found = (context.recording.nodes[one] for one in seen - nodes)
+    return frozenset(one.parameter for one in found if one.parameter is not None)
+
+
 SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})
 
 _TERMS = SUMS | {"CatBackward0", "StackBackward0"}
