@@ -59,10 +59,13 @@ def test_jobs_really_run_at_the_same_time(tmp_path, gradscope_in):
 )
 def test_threads_depend_on_the_number_of_jobs_alone(tmp_path, monkeypatch, count, limit, expected):
     given = []
+    write(tmp_path, "m.py", GOOD)
     monkeypatch.setattr(side_by_side, "cores", lambda: 8)
     monkeypatch.setattr(side_by_side, "run_apart", lambda *args: given.append(args[-1]))
     monkeypatch.setattr(
-        side_by_side, "_side_by_side", lambda planned, limit, threads: given.append(threads)
+        side_by_side,
+        "_side_by_side",
+        lambda planned, limit, threads: [given.append(threads)] * len(planned),
     )
     job = Job(name="m.py", spec="m.py", options=TargetOptions(), trial=Trial(), command="", level=0)
     run_all([PlannedJob(job=job, folder=tmp_path, timeout=None)] * count, limit)

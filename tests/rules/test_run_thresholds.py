@@ -108,6 +108,7 @@ ELSEWHERE = {
     "logits-grow": {"captures", "factor", "largest", "lasting"},
     "update-spike": {"factor", "follows", "least_history", "window"},
     "unbounded-loss": {"error", "steps", "warning"},
+    "target-never-updated": {"steps"},
     "wrong-weight-average": {"least_kept"},
 }
 """Thresholds that are tested with their rule."""

@@ -19,13 +19,8 @@ from gradscope.step_capture import function_inputs
 from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_captures_by
 from tests.nightly import some_on_push
-from tests.rules.autograd.test_wrong_custom_gradient import (
-    CHOSEN,
-    RIGHT,
-    Around,
-    LearnedStep,
-    function,
-)
+from tests.rules.autograd.custom_functions import Around, function
+from tests.rules.autograd.test_right_custom_gradients import CHOSEN, RIGHT, LearnedStep
 
 
 def trained(apply, steps: int = 4) -> nn.Module:

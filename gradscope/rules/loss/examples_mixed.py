@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
-from gradscope.rules.helpers.loss.reordering_views import exchanged, reordered_views
+from gradscope.rules.helpers.loss.reordering_views import reordered_views
 from gradscope.rules.helpers.time_first import layers_over_examples
 from gradscope.rules.rule import Rule
 
@@ -204,11 +204,11 @@ class ExamplesMixed(Rule):
             if one.left_from is not None and _order(one) is not None
         }
         lines = {
-            node.site: (node, before, after)
-            for node, before, after in reordered_views(context)
-            if (before, after) not in compared  # the loss that reads it is told
+            one.node.site: one
+            for one in reordered_views(context)
+            if (one.before, one.after) not in compared  # the loss that reads it is told
         }
-        for node, before, after in lines.values():
+        for node, before, after, is_certain in lines.values():
             yield self.finding(
                 context,
                 message=(
@@ -217,7 +217,7 @@ class ExamplesMixed(Rule):
                 ),
                 remedy="use transpose() or permute() before it",
                 site=node.site,
-                severity="warning" if exchanged(before, after) else None,
+                severity=None if is_certain else "warning",
                 evidence={"operation": "view", "dimensions": len(after)},
             )
 

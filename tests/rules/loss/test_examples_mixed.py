@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import gradscope
 from tests.nightly import some_on_push
 from tests.rules.watching import findings_of as watched
 
@@ -535,3 +536,10 @@ def test_similarities_of_two_views_are_read_along_both_dimensions(tmp_path):
             adam.step()
 
     assert told(watched(loop, tmp_path)) == []
+
+
+def test_heads_as_wide_as_the_batch_is_long_are_fine():
+    """torch's attention reads [length, 8, 16] as [length, 8 * 2, 8] with two heads."""
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    report = gradscope.inspect(layer, torch.randn(8, 6, 16), lambda out: out.square().mean())
+    assert not [one for one in report.findings if one.rule == "GS707"]

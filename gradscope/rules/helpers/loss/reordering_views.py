@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.records import NodeRecord
@@ -11,8 +12,18 @@ _VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackwar
 Dims = tuple[int, ...]
 
 
-def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Dims]]:
-    """Yield the views that stand for a permutation, with the dimensions before and after.
+class ReorderedView(NamedTuple):
+    """A view that stands for a permutation."""
+
+    node: NodeRecord
+    before: Dims
+    after: Dims
+    is_certain: bool
+    """Whether no other reason for the view is known, such as a layout that a script means."""
+
+
+def reordered_views(context: RuleContext) -> Iterator[ReorderedView]:
+    """Yield the views that stand for a permutation.
 
     Of inspected models, the first dimensions are left to the repeated forward.
     """
@@ -26,11 +37,13 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
         if before is None or after is None:
             continue
         two = before.dims, after.dims
-        first = exchanged(*two)
-        is_told = first is not None and (first > 0 or context.run is not None)
-        is_first = context.run is not None and (_is_rotated(*two) or _are_parts_moved(*two))
         users = context.users.get(node.index, ())
         are_classes = any(last.get(user) == len(after.dims) - 1 for user in users)
+        first = _exchanged(*two)
+        is_told = first is not None and (first > 0 or context.run is not None)
+        if first and not are_classes and _may_be_heads(*before.dims[first : first + 2]):
+            is_told = False
+        is_first = context.run is not None and (_is_rotated(*two) or _are_parts_moved(*two))
         if (
             is_first
             or (is_told and not _is_of_shift(context, node))
@@ -38,10 +51,10 @@ def reordered_views(context: RuleContext) -> Iterator[tuple[NodeRecord, Dims, Di
             or _is_mixed(*reversed(two))
             or (are_classes and _are_classes_joined(*two))
         ):
-            yield node, before.dims, after.dims
+            yield ReorderedView(node, *two, is_certain=not first or are_classes)
 
 
-def exchanged(before: Dims, after: Dims) -> int | None:
+def _exchanged(before: Dims, after: Dims) -> int | None:
     """Return the first of two neighbouring dimensions of three or more that change places."""
     apart = [at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
     if len(after) < 3 or len(before) != len(after) or len(apart) != 2:
@@ -54,6 +67,15 @@ def exchanged(before: Dims, after: Dims) -> int | None:
         if is_exchanged and second == first + 1 and min(after[first : second + 1]) > 1
         else None
     )
+
+
+def _may_be_heads(first: int, second: int) -> bool:
+    """Return whether dimensions that change places may be split into heads, or joined.
+
+    torch's attention reads `[length, examples, features]` as `[length, examples * heads, size]`. If
+    the size is the number of examples, the two last dimensions seem to change places.
+    """
+    return max(first, second) % min(first, second) == 0
 
 
 def _is_of_shift(context: RuleContext, view: NodeRecord) -> bool:

@@ -80,7 +80,7 @@ class TargetsNotProbabilities(Rule):
                 severity="error" if record.least < 0 else "warning",
                 evidence={
                     "examples": record.examples,
-                    "several": record.several,
+                    "share_of_examples": record.several / record.examples,
                     "largest_sum": record.largest,
                     "least": record.least,
                     "limit": self.share,
