@@ -25,8 +25,6 @@ from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from gradscope.rules.engine import judge
-from gradscope.rules.job_judging import judge_job
 from gradscope.rules.settings import Settings
 from gradscope.version import __version__
 
@@ -108,6 +106,8 @@ def _checked_recordings(
 def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
     if len(recordings) == 1:
         return _judged(recordings[0], settings)
+    from gradscope.rules.job_judging import judge_job
+
     ranks = tuple(recordings)
     return Run(recording=ranks[0], verdict=judge_job(ranks, settings), ranks=ranks)
 
@@ -148,6 +148,8 @@ def _checked(
 
 
 def _judged(recording: Recording, settings: Settings) -> Run:
+    from gradscope.rules.engine import judge  # imports every rule: not for a misspelt target
+
     return Run(recording=recording, verdict=judge(recording, settings))
 
 
