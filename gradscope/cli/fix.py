@@ -84,9 +84,7 @@ def fix(
     fixes.check()
     if not can_edit():
         raise GradscopeError(f"fix {NEEDED}", help=INSTALL)
-    from gradscope.cli.fixing import unverified, write_fixes
     from gradscope.cli.rank_recordings import loaded_jobs
-    from gradscope.fixes.fixing import Fixing
 
     wanted = wanted_output(
         output.output_format,
@@ -99,6 +97,9 @@ def fix(
     (job, *others) = loaded_jobs([recording])
     if others:
         raise GradscopeError(f"{str(recording)!r} holds several trainings", help="name one file")
+    from gradscope.cli.fixing import unverified, write_fixes  # libcst is slow to import
+    from gradscope.fixes.fixing import Fixing
+
     settings = settings_of(rules)
     report = judged_job(job.recordings, settings)
     if choice.verify is None:
