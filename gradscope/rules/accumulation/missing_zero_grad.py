@@ -88,7 +88,7 @@ class MissingZeroGrad(Rule):
         return AffectedWindows(series=series, windows=sick, judged=steps_of(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
-        # A single step may be one that the loop makes after the last epoch, or a test of the loop.
+        # A single step is too little to call a loop wrong.
         is_error = group.step_count > 1 and group.step_count >= self.error_share * group.judged
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
