@@ -178,8 +178,8 @@ def with_consequences(findings: Iterable[Finding], *, in_order: bool = False) ->
             later = (other.step or 0) - (finding.step or 0) if in_order else 0
             if leads_back or later > 0 or not _overlap(other, finding):
                 continue
-            # Where two rules may explain each other, the order of steps decides; within one step,
-            # neither does.
+            # Where two rules explain each other, the order of steps decides. Within one step
+            # neither does, unless a finding itself says so.
             if _explains(other, finding) or (later < 0 and _may_explain(other, finding)):
                 causes[id(finding)] = other
                 break

@@ -30,8 +30,8 @@ _NOTEBOOK = re.compile(
     r"ipykernel_\d+[/\\]|[/\\<]ipython-input-|[/\\]marimo_\d+[/\\]|^<command-|^Cell \["
 )
 
-# Names such as `<string>` and `<frozen importlib>` stay the same up to the first digit, which
-# counts.
+# Names such as `<string>` and `<frozen importlib>` stay the same. Where there is a digit, it is a
+# counter, so the name ends before it.
 _SYNTHETIC = re.compile(r"<[^\d\W]+(?:[ -][^\d\W]+)*")
 
 # `tempfile` makes names of `tmp` and eight random characters.

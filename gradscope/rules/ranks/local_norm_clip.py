@@ -115,7 +115,7 @@ class LocalNormClip(JobRule):
                 context.measured(self.code, "difference", off, self.tolerance, step=step)
                 if off > self.tolerance and not _covers_less(job, columns, step):
                     wrong.append((step, returned, off))
-        # A script may clip in another way in a few steps, as during a warm-up.
+        # Most steps must show it, since a few may be clipped in another way.
         if not wrong or 2 * len(wrong) < len(steps):
             return None
         step, returned, off = wrong[0]

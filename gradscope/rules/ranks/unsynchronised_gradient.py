@@ -177,7 +177,7 @@ class UnsynchronisedGradient(JobRule):
         """Yield parameters that were equal at first, that no wrapper holds, and that part."""
         kinds = ("unknown-parameter", "ignored")
         reported = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
-        # Names of other findings lack the name of the variable that holds the model.
+        # Events name a parameter within the wrapped model, without the variable that holds it.
         names = [name for name in _apart(job) if not f".{name}".endswith(reported or ("-",))]
         if (
             not names
