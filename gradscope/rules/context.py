@@ -19,6 +19,7 @@ class RuleContext(RecordingIndex):
     """Recordings of all ranks, if a whole job is judged."""
     step: int | None = None
     """Step of the training run, if the recording is a captured backward of it; otherwise None."""
+    # A list in a frozen class: rules only add to it, and it takes no part in comparing contexts.
     measurements: list[Measurement] = field(default_factory=list, compare=False, repr=False)
     """Numbers that the rules compared, in order. The captured steps of a run share the run's."""
 

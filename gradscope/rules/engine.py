@@ -102,10 +102,13 @@ class Judge:
                 findings += map(self._batches.named, map(self._with_guesses, self.findings(rule)))
             else:
                 skipped.append(SkippedRule(rule=rule.code, reason=reason))
+        # Ignored findings leave before the grouping: as a cause, one would hide its consequences
+        # with it.
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]
         grouped = with_consequences(counted, in_order=self.context.is_run)
         stories = in_one_story(self.context, grouped)
         arguments = {one.code: one.argument for one in RULES}
+        # The lines change last, since grouping compares the lines where the mistakes are.
         located = at_users_lines(stories, self.context, arguments)
         return Verdict(
             findings=tuple(sorted(located, key=rank_of)),
@@ -142,6 +145,7 @@ def check_settings(settings: Settings) -> None:
     patterns = settings.per_module_ignores.values()
     selectors = (*settings.select, *settings.ignore, *settings.extend_select)
     for selector in (*selectors, *(one for codes in patterns for one in codes)):
+        # It raises for a selector that names no rule; the result is not needed.
         rules_named(selector)
     by_name = {rule.name: rule for rule in RULES}
     for name, thresholds in settings.thresholds.items():
@@ -168,10 +172,14 @@ def with_consequences(findings: Iterable[Finding], *, in_order: bool = False) ->
     causes: dict[int, Finding] = {}
     for finding in remaining:
         for other in remaining:
+            # Findings that explain each other in a ring would all become consequences, and none
+            # would be left.
             leads_back = any(one is finding for one in _chain(other, causes))
             later = (other.step or 0) - (finding.step or 0) if in_order else 0
             if leads_back or later > 0 or not _overlap(other, finding):
                 continue
+            # Where two rules explain each other, the order of steps decides. Within one step
+            # neither does, unless a finding itself says so.
             if _explains(other, finding) or (later < 0 and _may_explain(other, finding)):
                 causes[id(finding)] = other
                 break
@@ -195,6 +203,8 @@ def _explains(cause: Finding, finding: Finding) -> bool:
     if finding.rule == cause.rule:
         return False  # of one step; an earlier one may explain a later one
     if finding.rule in cause.explains or cause.rule in finding.explains:
+        # What a single finding declares is more specific than what its rule declares for all of
+        # them.
         return finding.rule in cause.explains
     if cause.rule in finding.caused_by or finding.rule in cause.caused_by:
         return cause.rule in finding.caused_by
@@ -218,6 +228,7 @@ def _attach(root: Finding, explained: dict[int, list[Finding]]) -> Finding:
         waiting += explained.get(id(one), ())
     if not found:
         return root
+    # A cause that is only a note by itself is as bad as what it leads to.
     worst = min((root, *found), key=lambda finding: SEVERITIES.index(finding.severity)).severity
     return dataclasses.replace(
         root,
@@ -237,7 +248,10 @@ def _overlap(cause: Finding, finding: Finding) -> bool:
         return True
     shared = set(cause.parameters) & set(finding.parameters)
     if cause.rule in finding.caused_by:
+        # A finding that names its cause needs less of an overlap than one that any cause of a kind
+        # explains.
         return _share_a_line(cause, finding) or bool(shared)
+    # A cause of a few parameters does not hide a finding that is mostly about others.
     return 2 * len(shared) >= len(finding.parameters)
 
 
@@ -259,6 +273,7 @@ def _is_ignored(finding: Finding, settings: Settings) -> bool:
         if any(finding.rule == rule.code for s in selectors for rule in rules_named(s))
     ]
     positions = finding.modules or finding.parameters
+    # A finding without subjects concerns the whole model, which no pattern of modules names.
     return bool(positions) and all(
         any(matches(position, pattern) for pattern in patterns) for position in positions
     )

@@ -82,4 +82,5 @@ def _sorted(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 def _closeness(measurement: Measurement) -> float:
     distance = measurement.distance
+    # NaN compares as false with everything, so that the order would depend on that of the rules.
     return 0.0 if math.isnan(distance) else distance

@@ -18,18 +18,26 @@ a longer one, such as a list of layers, the line is used.
 
 _MOST_SUBJECTS = 8
 
+# Debian's own packages are in `dist-packages`.
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 
+# `lib64` is that of Fedora, and a `t` marks a build of Python without the GIL.
 _STANDARD_LIBRARY = re.compile(r".*[/\\]lib(?:64)?[/\\]python3(?:\.\d+)?t?[/\\]")
 
+# Jupyter, IPython, marimo, Databricks and others name a cell by a number or a digest that changes
+# with each run.
 _NOTEBOOK = re.compile(
     r"ipykernel_\d+[/\\]|[/\\<]ipython-input-|[/\\]marimo_\d+[/\\]|^<command-|^Cell \["
 )
 
+# Names such as `<string>` and `<frozen importlib>` stay the same. Where there is a digit, it is a
+# counter, so the name ends before it.
 _SYNTHETIC = re.compile(r"<[^\d\W]+(?:[ -][^\d\W]+)*")
 
+# `tempfile` makes names of `tmp` and eight random characters.
 _TEMPORARY = re.compile(r"tmp[\w-]{6,}")
 
+# Generated code is often named by a counter, a process or a digest.
 _LETTERLESS = re.compile(r"\d{4,}|[0-9a-f]{8,}")
 
 _COMPREHENSION = re.compile(r"\.<locals>\.<(?:list|dict|set)comp>")
@@ -71,6 +79,8 @@ def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
     found = [finding.fingerprint for finding in findings]
     for group in groups.values():
         known: dict[tuple[str, ...], int] = {}
+        # The order of findings is that of how bad they are, which may change from run to run. That
+        # of their lines stays.
         for position in sorted(group, key=lambda position: _order(findings[position])):
             concerned = subjects_of(findings[position])
             known[concerned] = known.get(concerned, 0) + 1
@@ -124,6 +134,8 @@ def portable_path(file: str, repository: str) -> str:
 
 def pure_path(text: str) -> PurePath:
     """Return a path that a recording holds, which may be of another system."""
+    # The recording may come from another machine, so the system that reads it says nothing on its
+    # paths.
     is_windows = re.match(r"[A-Za-z]:[\\/]|\\\\", text)
     return PureWindowsPath(text) if is_windows else PurePosixPath(text)
 
@@ -139,6 +151,7 @@ def _code(context: RecordingIndex, location: Site) -> str:
     records = context.shared(_statements).get(location.file, ())
     around = [record for record in records if record.first <= location.line <= record.last]
     if around:
+        # A compound statement contains others; the shortest one around the line is its own.
         whole = plain_source(min(around, key=lambda record: record.last - record.first).text)
         if len(whole) <= _ONE_LINE:
             return whole
@@ -159,6 +172,8 @@ def _without_number(part: str) -> str:
 
 
 def _digest(parts: Iterable[str]) -> str:
+    # Sixteen hexadecimal digits keep 64 bits: enough for the findings of a project, and short in
+    # reports.
     return hashlib.sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ from gradscope.recording.finding import Edit, Finding, RelatedLocation, Safety
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 
+# These modules import libcst, which takes long and is needed only to make a fix.
 if TYPE_CHECKING:
     from gradscope.source_edits.source_file import SourceFile
     from gradscope.source_edits.source_files import SourceFiles

@@ -27,6 +27,8 @@ def judge_job(recordings: Sequence[Recording], settings: Settings = DEFAULT_SETT
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
     check_settings(settings)
+    # A rule on ranks must see all of them at once; every other one judges a rank as a run of its
+    # own.
     own = tuple(kind for kind in RULES if family_of(kind.code) != "ranks")
     joint = tuple(kind for kind in RULES if family_of(kind.code) == "ranks")
     alone = [
@@ -43,12 +45,15 @@ def judge_job(recordings: Sequence[Recording], settings: Settings = DEFAULT_SETT
     skipped: dict[str, SkippedRule] = {}
     for verdict in verdicts:
         for item in verdict.skipped:
+            # A rule that one rank could judge is not skipped for the job.
             if item.rule not in ran:
                 skipped.setdefault(item.rule, item)
     return Verdict(
+        # A finding between ranks may explain what each rank shows, so all are grouped again.
         findings=tuple(sorted(with_consequences(findings, in_order=True), key=rank_of)),
         ran=ran,
         skipped=tuple(skipped.values()),
+        # Ranks mostly ignore the same findings, and a sum would count each once per rank.
         ignored=max(one.ignored for one in verdicts),
     )
 

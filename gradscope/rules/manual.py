@@ -110,6 +110,7 @@ def _sections(rule: type[Rule], text: str) -> tuple[Section, ...]:
     expected = headings_of(rule)
     bodies: dict[str, list[str]] = {}
     for line in text.splitlines():
+        # `cleandoc` has removed the common indentation, so that only headings start at the margin.
         if line and not line[0].isspace():
             bodies[line.removesuffix(":")] = []
         elif bodies:
@@ -150,7 +151,11 @@ def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
 def _docstrings(rule: type[Rule]) -> dict[str, str]:
     """Return the strings below the fields of a class, which only its source contains."""
     found: dict[str, str] = {}
+    # A base class may declare thresholds for several rules. The rule's own text comes first and
+    # wins.
     for kind in rule.__mro__[: rule.__mro__.index(Rule)]:
+        # Python keeps no docstrings of fields: a string below a field is an expression that has no
+        # effect.
         module = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
         classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
         body = next(one.body for one in classes if one.name == kind.__name__)

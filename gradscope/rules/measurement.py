@@ -39,6 +39,7 @@ class Measure:
 
 def _away(value: float, factor: float) -> float:
     """Return a number that is larger by a factor, in the sense of greater."""
+    # A negative number becomes greater by coming closer to zero.
     return value * factor if value >= 0 else value / factor
 
 

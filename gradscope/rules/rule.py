@@ -159,6 +159,8 @@ class Rule(ABC):
         """
         location = context.site(site) if isinstance(site, int) else site
         made = location
+        # Nobody edits an installed package: the line of the user's that called into it is where to
+        # look.
         users = context.users_line(location) if location and location.is_installed else None
         if users is not None:
             inside = context.related(location, "in the library, here", is_inside=True)
@@ -184,6 +186,8 @@ class Rule(ABC):
             caused_by=tuple(caused_by),
             explains=tuple(explains),
             ranks=tuple(ranks),
+            # The line that made it distinguishes two causes within a library that one line of the
+            # user's calls.
             fingerprint=fingerprint_of(self.code, context, made, cause),
         )
 

@@ -27,6 +27,7 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
             f"there is no rule in `{selector}` yet", help="gradscope rule lists every rule"
         )
     names = [*(rule.code for rule in RULES), *(rule.name for rule in RULES), *FAMILIES.values()]
+    # Codes are upper case and names lower case, and similarity depends on the case.
     meant = suggestion(wanted, names) or suggestion(code, names)
     raise GradscopeError(f"no rule `{selector}`{meant}", help="gradscope rule lists every rule")
 
@@ -118,5 +119,6 @@ def is_named(rule: type[Rule], settings: Settings) -> bool:
 
 def _specificity(rule: type[Rule], selectors: Iterable[str]) -> int:
     """Return how narrowly the selectors name a rule; 0 where they do not."""
+    # The fewer rules a selector names, the more specific it is.
     counts = [len(named) for s in selectors if rule in (named := rules_named(s))]
     return len(RULES) + 1 - min(counts) if counts else 0

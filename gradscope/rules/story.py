@@ -42,6 +42,7 @@ def in_one_story(context: RuleContext, findings: Sequence[Finding]) -> list[Find
     endings = [one for one in findings if one.rule in _ENDINGS and one.step is not None]
     if not context.is_run or not endings:
         return list(findings)
+    # Everything is broken after the first NaN, so only the first one has a story.
     end = min(endings, key=lambda one: one.step or 0)
     before = [one for one in findings if one is not end and _leads_to(one, end)]
     told = _told(context, end, before)
@@ -65,6 +66,7 @@ def _told(context: RuleContext, end: Finding, before: Sequence[Finding]) -> Find
             where = context.related(raised[1].site, "the first step with the raised learning rate")
             related += [where] if where else []
         growth = _growth(steps)
+        # GS107 tells of the same growth.
         if growth is not None and not any(one.rule == "GS107" for one in before):
             chapters.append((growth[0].number, _growth_text(*growth)))
     if not chapters:
@@ -85,6 +87,7 @@ def _told(context: RuleContext, end: Finding, before: Sequence[Finding]) -> Find
 def _series_of(context: RuleContext, end: Finding) -> Iterator[Series]:
     """Yield the steps of the only optimizer, if there is one."""
     series = context.shared(Windows).series
+    # With several optimizers it is unknown whose steps have led to the end.
     yield from series if len(series) == 1 else ()
 
 
@@ -108,6 +111,7 @@ def _raise(steps: Sequence[_Step]) -> tuple[_Step, _Step] | None:
 
 def _growth(steps: Sequence[_Step]) -> tuple[_Step, _Step, float] | None:
     """Return the first and the last of the large gradients at the end, and the usual norm."""
+    # The last steps are left out, as growth would raise the norm that it is compared with.
     usual = [one.norm for one in steps[:-_FEWEST]][-_USUAL:] if len(steps) > _FEWEST else []
     finite = [norm for norm in usual if isfinite(norm)]
     if len(finite) < _FEWEST:
@@ -115,6 +119,7 @@ def _growth(steps: Sequence[_Step]) -> tuple[_Step, _Step, float] | None:
     typical = median(finite)
     large = 0
     for one in reversed(steps[-_STEPS:]):
+        # A norm that is not finite is part of the growth, though it has no size to report.
         if isfinite(one.norm) and one.norm <= _TIMES * typical:
             break
         large += 1

@@ -34,6 +34,8 @@ def at_users_lines(
     sites = recording.sites
     arguments = {one.kind: sites[one.site] for one in recording.evidence_of(TrainerArgument)}
     calls = {sites[index] for index in callers}
+    # A script may also call the trainer for a validation. The call that leads to most of the
+    # library's lines is the one that trains.
     usual = sites[callers.most_common(1)[0][0]]
     for finding in findings:
         kind = kinds.get(finding.rule)
@@ -61,6 +63,8 @@ def _with_argument(
     location = finding.location
     if argument is None or kind is None or location is None or location == argument:
         return finding
+    # The trainer's call says nothing of the mistake, so the argument takes its place. Code of the
+    # user's stays the location.
     if location in calls:
         other = context.related(location, "the trainer is called here")
         related = (*filter(None, [other]), *finding.related)

@@ -71,10 +71,13 @@ class BackwardWithoutStep(Rule):
             yield from self._idle(context, series, active)
 
     def _without_any(self, context: RuleContext, windows: Windows) -> Iterator[Finding]:
+        # A pass that fills no gradient of a parameter, such as one for an input, asks for no step.
         passes = [one for one in windows.events if isinstance(one, BackwardEvent) and one.reached]
         zeroed = [one for one in windows.events if isinstance(one, ZeroEvent) and one.unspent]
         context.measured(self.code, "passes", len(passes), self.passes)
         context.measured(self.code, "zeroed_passes", len(zeroed), self.zeroed_passes)
+        # Either is enough: a short run shows by its zeros that each of its few batches was meant to
+        # get a step.
         if len(passes) < self.passes and len(zeroed) < self.zeroed_passes:
             return
         record = windows.optimizers[0]
@@ -101,16 +104,22 @@ class BackwardWithoutStep(Rule):
         self, context: RuleContext, series: Series, active: Sequence[Series]
     ) -> Iterator[Finding]:
         trained = {index for one in active for index in one.parameters}
+        # An idle optimizer may hold parameters that another one trains, as one whose successor was
+        # made over the same model does.
         own = [index for index in series.parameters if index not in trained]
         steps = {window.step.step for one in active for window in one.windows}
         reached: dict[int, set[int]] = {}
         norms = norms_of(context.recording)
         columns = (norms.steps, norms.parameters, norms.gradients)
         for step, parameter, norm in zip(*columns, strict=True):
+            # A negative norm says that there was no gradient. NaN compares as false and stays: it
+            # is one.
             if norm and not norm < 0:
                 reached.setdefault(parameter, set()).add(step)
         always = [index for index in own if len(reached.get(index, ())) >= _MOST * len(steps)]
         zeroed = _steps_that_zero_unused(context, series)
+        # Norms are measured when another optimizer steps. A `zero_grad()` before that leaves none
+        # of them.
         if not always and len(zeroed) >= _MOST * len(steps):
             always = own
         if len(steps) < self.steps or not always or series.record is None:

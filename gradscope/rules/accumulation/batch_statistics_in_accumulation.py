@@ -52,9 +52,13 @@ class BatchStatisticsInAccumulation(Rule):
         all_layers = [
             module
             for module in context.recording.modules
+            # A layer in eval mode normalises by running statistics, which do not depend on the
+            # micro-batch.
             if "BatchNorm" in module.class_name and module.training
         ]
         found = context.shared(accumulations) if all_layers else ()
+        # Another model of the script, such as a frozen teacher or the discriminator of a GAN, may
+        # have the batch norm and take no part in the accumulation.
         layers_of = {one.series.optimizers: _layers_of(context, one, all_layers) for one in found}
         affected = [
             AffectedWindows(series=one.series, windows=one.windows, judged=one.series.step_count)

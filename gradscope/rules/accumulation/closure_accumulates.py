@@ -71,7 +71,10 @@ class ClosureAccumulates(Rule):
 
     def _affected(self, context: RuleContext, series: Series) -> AffectedWindows | None:
         counted = _evaluations(series)
+        # One evaluation has nothing to add to. LBFGS with `max_iter=1` makes only those.
         judged = [window for window, evaluations in counted if evaluations > 1]
+        # One clean pass is left to a sick step, since a `zero_grad()` outside of the closure cleans
+        # the first evaluation.
         sick = tuple(window for window in judged if len(_clean(window)) <= 1 and _passes(window))
         if judged:
             share = steps_of(sick) / steps_of(judged)
@@ -114,6 +117,8 @@ class ClosureAccumulates(Rule):
 def _evaluations(series: Series) -> list[tuple[Window, int]]:
     """Return the steps with a known number of evaluations of their closure, and this number."""
     found = []
+    # torch's LBFGS counts its evaluations in `func_evals` since it was made, not since the last
+    # step.
     before = 0
     for window in series.windows:
         total = window.step.evaluations
@@ -132,6 +137,8 @@ def _clean(window: Window) -> list[int]:
     return [
         event.position
         for event in only(BackwardEvent, window.events)
+        # A pass on top of an earlier evaluation or step is stale. The second of two passes in one
+        # evaluation adds, so that it does not count as another clean one.
         if not event.added and not event.stale
     ]
 

@@ -63,6 +63,8 @@ class DividedTwice(Rule):
         affected = [s for one in found.values() if (s := self._affected(context, one)) is not None]
         for group in by_line(affected, lambda window: window.passes[-1].site):
             passes = found[group.affected[0].series.optimizers].passes
+            # Optimizers of several families may share a backward: one that the factor slows down is
+            # enough.
             is_sgd = any(one.series.family == "sgd" for one in group.affected)
             division = _division(context, group.site)
             yield self.finding(
@@ -108,6 +110,8 @@ class DividedTwice(Rule):
 def _is_divided_twice(window: Window) -> bool:
     passes = len(window.passes)
     is_written = window.step.written > 0  # the script may have multiplied the gradients
+    # Two divisions in float32 differ from the square by rounding alone. The shorter last window of
+    # an epoch still divides by the full one and does not count.
     is_squared = all(abs((one.divided or 1) / passes**2 - 1) < 1e-6 for one in window.passes)
     return passes >= _LEAST and is_mean(window.passes) and is_squared and not is_written
 
@@ -117,5 +121,7 @@ def _division(context: RuleContext, backward: int | None) -> Site | None:
     known = context.site(backward)
     if known is None:
         return None
+    # The library's own division has a line in an installed file. Several lines of the script may
+    # weigh other terms, and the wrong one would be named.
     lines = {site for site in scaling_sites(context) if site.file == known.file} - {known}
     return lines.pop() if len(lines) == 1 else None

@@ -135,6 +135,8 @@ class GradientErasedBeforeStep(Rule):
         for group in by_line(affected, lambda window: losses[window.step.position].zero.site):
             first = losses[group.first.step.position]
             passes = len(first.erased) + len(first.kept)
+            # A division by the number of passes shows that their sum was intended. Without one,
+            # they may only be inspected.
             is_divided = passes > 1 and _is_about(first.divisor, (passes, len(first.erased)))
             is_nearly_all = group.step_count >= self.error_share * group.judged
             yield self.finding(
@@ -169,6 +171,8 @@ class GradientErasedBeforeStep(Rule):
             found = {w.step.position: skipped_batches(series, w) for w in series.windows}
             loops |= {position: one for position, one in found.items() if one is not None}
             sick = [w for w in series.windows if found[w.step.position]]
+            # With a single step, a loop over the batches that trains nothing, followed by one that
+            # does, looks the same.
             if steps_of(sick) > 1:
                 affected += self._affected(context, series, sick)
         for group in by_line(affected, lambda window: loops[window.step.position].passed.site):

@@ -79,6 +79,7 @@ class GradientLeak(Rule):
         for series in context.shared(Windows).series:
             leaks = [leak for window in series.windows if (leak := _leak(context, series, window))]
             context.measured(self.code, "steps", steps_of(leaks), self.steps, subject=series.name)
+            # An actor that steps at every second critic step leaks at half of the critic's steps.
             if steps_of(leaks) >= self.steps and 2 * steps_of(leaks) >= series.step_count:
                 yield self._finding(context, series, leaks)
                 continue
@@ -182,9 +183,13 @@ class _Reaches:
             reached = frozenset(
                 known[names[stat.parameter].name]
                 for stat in captured.recording.parameter_stats
+                # Indices of parameters belong to one captured step; only names are the same in all
+                # of them.
                 if stat.reach == "gradient" and names[stat.parameter].name in known
             )
             if site is not None:
+                # A line whose loss depends on a branch must reach a parameter each time: the rule
+                # applies it to steps that were not captured.
                 found[site] = found.get(site, reached) & reached
         return found
 
@@ -208,11 +213,15 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
         for event in only(StepEvent, window.events)
         if event.optimizer not in series.optimizers
     ]
+    # A step of another optimizer after the last pass means both losses come before both steps, as
+    # in joint training: their sum may be intended.
     if len(passes) < 2 or any(one.position > passes[-1][0].position for one in others):
         return None
     own, of_own = passes[-1]
     for foreign, reached in passes[:-1]:
         is_used = any(foreign.position < one.position < own.position for one in others)
+        # Without a step of another optimizer in between, nothing has used the first pass: it is a
+        # second loss of this optimizer.
         if foreign.site != own.site and is_used and reached & of_own:
             return _Leak(
                 foreign=foreign,
@@ -245,6 +254,8 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
         name = None if node.parameter is None else recording.parameters[node.parameter].name
         own[node.index] = name in names or any(own[one] for one in inputs)
         other[node.index] = name not in {*names, None} or any(other[one] for one in inputs)
+        # The entry is where results of the leaking parameters alone meet another network: only
+        # there does a detach cut one network off and leave the other.
         made = [one for one in inputs if own[one] and not other[one]]
         if other[node.index] and any(recording.nodes[one].kind == "operation" for one in made):
             site = _outermost_line(recording, node)
@@ -255,6 +266,8 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
 def _outermost_line(recording: Recording, node: NodeRecord) -> int | None:
     """Return the line that calls the model in which a node was made, or the node's line."""
     site, call = node.site, node.module_call
+    # The place for a detach is the argument of the call in the training loop, not a line within the
+    # model's forward.
     while call is not None:
         record = recording.calls[call]
         site = site if record.site is None else record.site

@@ -98,6 +98,9 @@ class GrowingGraph(Rule):
         carriers = _carriers(windows)
         failures: dict[tuple[int | None, bool], list[BackwardErrorEvent]] = {}
         for failed in only(BackwardErrorEvent, windows.events):
+            # torch raises the same errors for a second backward within a step, and for a write of
+            # the forward itself. Other rules report these; a graph from before the step tells them
+            # apart.
             if failed.older and (failed.freed or (failed.in_place and failed.site in carriers)):
                 failures.setdefault((failed.site, bool(failed.freed)), []).append(failed)
         for (site, _), events in failures.items():
@@ -114,6 +117,8 @@ class GrowingGraph(Rule):
         """Yield a finding if the passes of a line go through more and more, or the same again."""
         cause = _Cause(passes=passes, carrier=carrier)
         always = _reaching_back(passes)
+        # The total of an epoch starts anew, so its later counts do not reach back. As a carried sum
+        # it is found all the same.
         positions = always or _before_reset(passes, carrier)
         counts = (passes[position].nodes for position in positions)
         nodes = [count for count in counts if count is not None]
@@ -137,6 +142,7 @@ class GrowingGraph(Rule):
                 is_reset=not always,
             )
             yield self._growth(context, growth, cause, step=passes[positions[0]].step)
+        # The first pass cannot be outdated: no step has changed the weights before it.
         elif always and all(passes[position].outdated for position in positions[1:]):
             yield self._outdated(context, cause)
 
@@ -222,6 +228,8 @@ class GrowingGraph(Rule):
             },
             count=len(events),
             step=event.step,
+            # With the carrier known, this finding names the cause and the exception follows.
+            # Without it, the rules on the operation name a better line.
             explains=() if carrier is None else _OF_A_STEP,
             caused_by=_OF_A_STEP if carrier is None else (),
         )
@@ -268,6 +276,8 @@ def _carriers(windows: Windows) -> dict[int | None, CarriedEvent]:
         if isinstance(event, CarriedEvent):
             waiting = event
         elif isinstance(event, BackwardEvent | BackwardErrorEvent) and waiting is not None:
+            # Capture records a carrier right before the backward that it is carried into. The first
+            # one at a line is where the history begins.
             found.setdefault(event.site, waiting)
             waiting = None
     return found
@@ -296,6 +306,8 @@ def _reaching_back(passes: Sequence[BackwardEvent]) -> list[int]:
     """Return the indices of counts that include an earlier step; none if a later one does not."""
     counted = [i for i, one in enumerate(passes) if one.nodes is not None]
     older = [position for position in counted if passes[position].older]
+    # A later count without an earlier step shows that the history is let go now and then, as at the
+    # start of each sequence.
     is_let_go = bool(older) and any(position > older[0] for position in set(counted) - set(older))
     return [] if is_let_go else older
 
@@ -312,6 +324,8 @@ def _before_reset(passes: Sequence[BackwardEvent], carrier: CarriedEvent | None)
     for position, one in enumerate(passes):
         if one.nodes is None:
             continue
+        # A smaller graph means that the sum began again, even if its first term is from before the
+        # step.
         if found and (not one.older or one.nodes < most):
             break
         if one.older:
@@ -329,5 +343,9 @@ def _grows(nodes: Sequence[float]) -> bool:
     never_falls = all(one <= other for one, other in pairwise(nodes))
     rises = [position for position, (one, other) in enumerate(pairwise(nodes)) if one < other]
     at_end = bool(rises) and rises[-1] == len(nodes) - 2
+    # Counts that stand still in the end belong to a full horizon of truncated backpropagation,
+    # except where counting itself stops.
     at_limit = bool(rises) and nodes[-1] >= _COUNTED_AT_MOST
+    # One rise may be the difference between the first step and all others, such as a state that
+    # starts as a constant.
     return never_falls and len(rises) > 1 and (at_end or at_limit)

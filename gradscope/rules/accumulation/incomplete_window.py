@@ -72,6 +72,8 @@ class IncompleteWindow(Rule):
             dropped = [left for left in leftovers(windows, one) if left.zero or not has_cause]
             if dropped:
                 yield self._dropped(context, one, dropped)
+            # With `i % k == 0` the epoch begins with an early step and ends with a rest. A single
+            # early step adds nothing to the finding on the rest.
             if len(too_early) > bool(dropped):
                 yield self._early(context, one, too_early)
 

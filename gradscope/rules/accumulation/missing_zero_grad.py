@@ -72,6 +72,7 @@ class MissingZeroGrad(Rule):
             yield self._found(context, group)
 
     def _affected(self, context: RuleContext, series: Series) -> AffectedWindows | None:
+        # The first step cannot reuse anything: no step has used a gradient before.
         judged = series.windows[1:]
         sick = tuple(window for window in judged if window.reuses_gradients)
         context.measured_share(
@@ -87,6 +88,7 @@ class MissingZeroGrad(Rule):
         return AffectedWindows(series=series, windows=sick, judged=steps_of(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
+        # A single step is too little to call a loop wrong.
         is_error = group.step_count > 1 and group.step_count >= self.error_share * group.judged
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
@@ -128,5 +130,7 @@ def _zeros(group: Group) -> list[int | None]:
         for one in group.affected
         for window in one.series.windows
         for event in window.zeros(one.series.optimizers)
+        # `model.zero_grad()` may concern another network of the same script. An optimizer's zero
+        # that erases nothing is not the one that comes too rarely.
         if event.optimizer is not None and event.parameters
     ]

@@ -74,6 +74,8 @@ class OptimizerRecreated(Rule):
             held = [
                 windows.optimizers[position] for one in all_series for position in one.optimizers
             ]
+            # An optimizer whose steps are part of another's is made with it and replaces nothing by
+            # itself.
             records = [record for record in held if record.joined is None]
             made = max(one.generations for one in all_series)
             steps = sum(one.step_count for one in all_series)
@@ -111,6 +113,8 @@ class OptimizerRecreated(Rule):
         return times > 0 and times >= limit
 
     def _limit(self, steps_each: float, *, by_epoch: bool) -> int:
+        # No phase of a training lasts one step. A few replacements after many steps are phases,
+        # such as the unfreezing of layers.
         return self.step_replacements if steps_each <= 1 or by_epoch else self.replacements
 
 
@@ -129,6 +133,8 @@ def _is_by_epoch(context: RuleContext, series: Series) -> bool:
     for window in series.windows:
         by_optimizer.setdefault(window.step.optimizer, []).append(window.step.lr)
     lengths = {len(rates) for rates in by_optimizer.values()}
+    # Stages of a curriculum have epochs in their names, too; they differ in their length or their
+    # learning rate.
     return len(lengths) == 1 and len({rates[0] for rates in by_optimizer.values()}) == 1
 
 
@@ -141,6 +147,8 @@ def _is_named_after_epochs(context: RuleContext, site: Site) -> bool:
         if record.file != site.file or not 0 <= position < len(record.lines):
             continue
         indent = _indent(record.lines[position])
+        # Farther below the loop's line, other lines may decide whether an optimizer is made in this
+        # epoch.
         above = record.lines[max(0, position - 2) : position]
         return any(_LOOP.match(text) and _indent(text) < indent for text in above)
     return False

@@ -98,4 +98,6 @@ class RepeatedBackward(Rule):
 
 def _repeated(window: Window) -> BackwardEvent | None:
     """Return the first pass that repeats an earlier one, on top of its gradients."""
+    # `added` tells apart a loss that is differentiated again after its gradients were copied and
+    # zeroed: nothing counts twice then.
     return next((e for e in window.passes[1:] if e.again and e.added), None)

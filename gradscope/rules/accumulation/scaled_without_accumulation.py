@@ -123,19 +123,26 @@ class ScaledWithoutAccumulation(Rule):
     def _skipping(self, series: Series) -> tuple[AffectedWindows, int] | None:
         """Return the steps after all micro-batches but the kth, and k, None if it is not so."""
         windows = series.windows
+        # A long run is thinned out: a period of k can only be read off from consecutive steps that
+        # are all there.
         if any(one.count > 1 or one.resumes for one in windows[1:]):
             windows = tuple(takewhile(lambda one: one.count == 1 and not one.resumes, windows[1:]))
         else:
             windows = windows[1:]
         divisors = {_divisor(event.divided) for one in windows for event in one.passes}
         sites = {event.site for one in windows for event in one.passes}
+        # Several losses have weights of their own. Only one line that always divides by the same
+        # number accumulates.
         if len(divisors) != 1 or len(sites) != 1:
             return None
         divisor = next(iter(divisors))
         sizes = [len(one.passes) for one in windows]
+        # `if (i + 1) % k:` steps after k - 1 of k micro-batches; the one that does not step feeds
+        # the first step of the next period.
         period = divisor - 1
         if divisor < _LEAST_DIVISOR or len(sizes) < self.least_periods * period:
             return None
+        # The epoch may have begun anywhere in the period before the first window that is judged.
         if not any(self._alternates(sizes[start:], period) for start in range(period)):
             return None
         if not all(is_mean(one.passes) for one in windows):
@@ -158,6 +165,8 @@ class ScaledWithoutAccumulation(Rule):
         windows = [
             window
             for window in series.windows
+            # All passes since the last step count, not only those that feed this one: with an
+            # attack or another network's loss, one pass a step says nothing of the loop.
             if sum(isinstance(event, BackwardEvent) for event in window.events) == 1
             and is_mean(window.passes)
             and _divisor(window.passes[-1].divided) > 1
@@ -187,6 +196,8 @@ def _divisor(value: float | None) -> int:
     if value is None or not math.isfinite(value):  # as of a loss multiplied by NaN, or by zero
         return 1
     whole = round(value)
+    # A weight such as 0.3 divides by 3.33 and is meant as a weight; float32 rounds a division by k
+    # by less than 1e-6.
     return whole if abs(value - whole) < 1e-6 * whole else 1
 
 
@@ -198,6 +209,8 @@ def _is_meant(context: RuleContext, one_affected: AffectedWindows, divisor: int)
     if site is not None and any(map(_SPEAKS_OF_IT.search, _divisions(context, site))):
         return True
     windows = enumerate(one_affected.series.windows)
+    # Zeroing every kth step is what accumulation does, so the division was meant for it. Any other
+    # distance says nothing on k.
     fresh = [position for position, one in windows if not one.reuses_gradients]
     distances = {later - sooner for sooner, later in pairwise(fresh)}
     return distances == {divisor}
@@ -206,6 +219,7 @@ def _is_meant(context: RuleContext, one_affected: AffectedWindows, divisor: int)
 def _divisions(context: RuleContext, backward: Site) -> Iterator[str]:
     """Yield the lines of a function that divide or multiply a loss in captured steps."""
     for site in scaling_sites(context):
+        # A division elsewhere, such as the scale of an attention, has nothing to do with this loss.
         if (site.file, site.function) == (backward.file, backward.function):
             yield site.source
 
@@ -215,6 +229,8 @@ def scaling_sites(context: RuleContext) -> Iterator[Site]:
     for captured in context.recording.captured_steps:
         records = captured.recording
         for node in records.nodes:
+            # Within a module it is part of the forward: a loss is divided in the loop. `loss * (1 /
+            # k)` divides, too.
             is_scaling = node.operation in _SCALINGS and node.module_call is None
             if is_scaling and node.site is not None:
                 yield records.sites[node.site]

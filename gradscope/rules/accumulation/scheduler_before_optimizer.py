@@ -60,6 +60,8 @@ class SchedulerBeforeOptimizer(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that steps a scheduler too early."""
         events = context.shared(Windows).events
+        # One line may restore a schedule and another one step it in the loop, so each is judged
+        # apart.
         by_site: dict[tuple[int | None, int | None], list[SchedulerEvent]] = {}
         for event in events:
             if isinstance(event, SchedulerEvent):
@@ -67,8 +69,11 @@ class SchedulerBeforeOptimizer(Rule):
         for (site, optimizer), calls in by_site.items():
             first = _first_step(events, optimizer)
             early = [] if first is None else [one for one in calls if one.position < first.position]
+            # A line all of whose calls come before the first step only restores a schedule.
             if first is None or not early or len(early) == len(calls):
                 continue
+            # `GradScaler` skips the optimizer's first steps while it looks for a loss scale, and
+            # then the scheduler is first in a loop that is right.
             if any(isinstance(event, ScalerStepEvent) for event in events[: early[0].position]):
                 continue  # skipped: the loop is in order
             rates = early[0].lr_before, early[-1].lr_after
@@ -106,6 +111,8 @@ def _first_step(events: Sequence[Event], optimizer: int | None) -> StepEvent | N
 
 
 def _rates_text(before: float | None, after: float | None) -> str:
+    # A plateau or the flat part of a schedule leaves the rate as it is: there is no rate to name as
+    # skipped.
     if before is None or after is None or before == after:
         return ": every learning rate comes one step early"
     unused = f"the learning rate {short(before)} is never used"

@@ -247,9 +247,12 @@ class StepWithoutEffect(Rule):
         found: list[_Step] = []
         for one in _steps(context, series):
             size = max(one.weights.values(), default=0.0)
+            # Adaptive optimizers normalise the gradient, so that their update is about the learning
+            # rate, whatever the norm.
             expected = one.rate * one.norm if series.family == "sgd" else one.rate
             if one.rate > 0 and isfinite(one.norm) and expected >= self.least_ratio * max(size, 1):
                 found.append(one)
+            # One step that moves weights clears the optimizer, so later ones need no judgement.
             if found and found[-1].update:
                 break
         return found
@@ -304,8 +307,12 @@ def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:
             continue  # as in nine steps of ten
         rows = [row for row in every if norms.parameters[row] in held]
         moving = [row for row in rows if norms.gradients[row] > 0]
+        # A step that the script makes by hand is itself the change of the weights, so it cannot
+        # lack one.
         if window.step.manual or not moving:
             continue
+        # An update below zero stands for one that was not measured; only a step measured as a whole
+        # can be a standstill.
         if all(norms.updates[row] >= 0 for row in moving):
             yield _Step(
                 step=window.step.step,

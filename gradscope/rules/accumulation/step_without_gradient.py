@@ -83,6 +83,8 @@ class StepWithoutGradient(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose steps lack a gradient of their own."""
         windows = context.shared(Windows)
+        # With uneven data, the rank that has run out steps on without gradients to match the
+        # collectives of the others.
         shadows = {one.site for one in context.recording.evidence_of(RankEvent) if _is_shadow(one)}
         found = (line for one in windows.series for line in _by_step_line(windows, one))
         lines = [line for line in found if line.windows[0].step.site not in shadows]
@@ -147,9 +149,12 @@ class StepWithoutGradient(Rule):
                 max(self.tail_steps, self.tail_share * line.step_count),
                 subject=line.name,
             )
+            # Steps that lack gradients from the start on are reported above, as a whole.
             is_whole = steps_of(last) >= self.share * line.step_count
             if steps_of(last) < max(self.tail_steps, self.tail_share * line.step_count) or is_whole:
                 continue
+            # Steps without any backward before them, as in a loop that only advances a schedule
+            # after training, do not claim to train.
             is_trained = all(any(e.kind == "backward" for e in w.events) for w in last)
             if is_trained:
                 affected.append(AffectedWindows(series=line, windows=last, judged=line.step_count))
@@ -192,6 +197,8 @@ class StepWithoutGradient(Rule):
             first, *others = line.windows
             comes_first = windows.first_pass is None or first.step.position < windows.first_pass
             is_lost = comes_first and first.is_empty
+            # With one later step, the first may be a step before training that silences the warning
+            # of schedulers that step first.
             if not is_lost or len(others) < 2 or any(window.is_empty for window in others):
                 continue
             one_affected = AffectedWindows(series=line, windows=(first,), judged=line.step_count)
@@ -258,6 +265,8 @@ def _leaf_backward(group: Group) -> int | None:
 def _starts_at_leaf(event: BackwardEvent) -> bool:
     """Return whether a backward starts at a tensor that no operation made, and reaches nothing."""
     numbers = event.numbers
+    # A backward with a graph has a root. A missing root alone may also be an event whose numbers
+    # were not recorded.
     return "loss" in numbers and "root" not in numbers and numbers.get("reached") == 0
 
 
@@ -268,8 +277,11 @@ def _is_shadow(event: RankEvent) -> bool:
 
 def _by_step_line(windows: Windows, series: Series) -> Iterator[Series]:
     """Yield the steps of an optimizer by the line that makes them."""
+    # An optimizer of frozen parameters steps without gradients by design, until they are unfrozen.
     if not windows.requires_grad(series):
         return
+    # A script may step one optimizer at a line of the warm-up and at that of the loop. Shares are
+    # taken of each line.
     for site in dict.fromkeys(window.step.site for window in series.windows):
         here = tuple(window for window in series.windows if window.step.site == site)
         yield replace(series, windows=here)
@@ -281,6 +293,8 @@ def _tail(context: RuleContext, line: Series) -> tuple[Window, ...]:
     found.reverse()
     norms = norms_of(context.recording)
     held = set(line.parameters)
+    # A part frozen midway is healthy. The freeze shows in each step, so that a long tail need not
+    # be read whole.
     for window in found[:_LOOKED_AT]:
         rows = norms.rows_of(window.step.step)
         reaches = {norms.reaches[row] for row in rows if norms.parameters[row] in held}
@@ -300,6 +314,8 @@ def _repeats(window: Window) -> bool:
     """Return whether a step has nothing but what an earlier one has used."""
     step = window.step
     is_used = step.stale and step.stale == step.with_gradient
+    # A backward before the step that adds nothing would be another cause, such as a graph that does
+    # not reach the parameters.
     return bool(is_used) and not any(isinstance(event, BackwardEvent) for event in window.events)
 
 

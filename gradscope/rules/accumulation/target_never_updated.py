@@ -100,12 +100,15 @@ class TargetNeverUpdated(Rule):
 def _network(context: RuleContext, weight: float | None) -> str:
     """Return the path of the network that has a weight."""
     parameters = context.recording.parameters
+    # The recording may lack the network's parameters, which no optimizer holds. Captured steps list
+    # those of all networks that they call.
     if weight is None or not int(weight) < len(parameters):
         still = _still_networks(context)
         return still[0] if len(still) == 1 else "the network behind them"
     name = parameters[int(weight)].name
     owner = max(
         (one.path for one in context.recording.modules if name.startswith(f"{one.path}.")),
+        # The network is the outermost module with the weight, not the layer that holds it.
         key=lambda path: -path.count("."),
         default=name,
     )

@@ -75,6 +75,7 @@ class TrainingInEvalMode(Rule):
         modes: Mapping[int, Mapping[str, ModeEvent]],
     ) -> Finding | None:
         names = {index: context.recording.parameters[index].name for index in series.parameters}
+        # A frozen teacher or the feature network of a perceptual loss belongs in eval mode.
         trained = [index for index, name in names.items() if name.startswith(f"{model}.")]
         judged = [window for window in series.windows if window.passes]
         sick = [window for window in judged if _is_eval(window, model, modes)]
@@ -122,8 +123,11 @@ def _modes_of_passes(windows: Windows) -> dict[int, dict[str, ModeEvent]]:
     found: dict[int, dict[str, ModeEvent]] = {}
     pending: dict[str, ModeEvent] = {}
     for event in windows.events:
+        # A model without such layers does the same in both modes.
         if isinstance(event, ModeEvent) and (event.dropout or event.batchnorm):
             pending[event.subject] = event
+        # Events of the mode precede the backward of their forward, so what waits here belongs to
+        # this one and to no later pass.
         elif isinstance(event, BackwardEvent):
             found[event.position] = pending
             pending = {}

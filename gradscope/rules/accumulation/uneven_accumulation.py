@@ -68,12 +68,14 @@ class UnevenAccumulation(Rule):
         """Yield a finding for every line whose micro-batches are uneven."""
         affected = []
         for one in context.shared(accumulations):
+            # Sums give every token the same weight, whatever the sizes.
             windows = tuple(window for window in one.windows if is_mean(window.passes))
             known = {w.step.position: d for w in windows if (d := _deviation(w)) is not None}
             if known:
                 site = windows[0].passes[-1].site
                 deviation = median(known.values())
                 context.measured(self.code, "deviation", deviation, self.deviation, site=site)
+            # The median ignores the smaller last batch of each epoch.
             if known and median(known.values()) > self.deviation:
                 uneven = tuple(w for w in windows if known.get(w.step.position, 0) > self.deviation)
                 affected.append(
@@ -133,6 +135,7 @@ def _counts(window: Window) -> tuple[str, list[float]]:
         "tokens": [one.tokens for one in window.passes],
         "rows": [one.rows for one in window.passes],
     }
+    # Tokens come first: with padding, equal numbers of rows hide unequal numbers of targets.
     for name, counts in by_name.items():
         known = [count for count in counts if count]
         if len(known) == len(counts):

@@ -60,6 +60,7 @@ class WindowCarriedOver(Rule):
                 yield self._finding(context, one, found)
 
     def _finding(self, context: RuleContext, one: Accumulation, found: Sequence[Window]) -> Finding:
+        # The first step of a run has no rest before it, so it alone shows the size that was meant.
         window = len(one.series.windows[0].passes)
         extra = one.passes - window
         micro_batches = "micro-batch is" if extra == 1 else f"{extra} micro-batches are"

@@ -84,6 +84,8 @@ class WrongWeightAverage(Rule):
             if event.lost:
                 yield self._of_lost(context, event, tensors)
                 continue
+            # A factor that falls tells by its course that it is swapped, so it need not be small
+            # yet.
             limit = _HALF if event.falls else self.least_kept
             context.measured(self.code, "factor", own, limit, site=event.site)
             told = _told(event, tensors, self.least_kept)
@@ -108,7 +110,10 @@ class WrongWeightAverage(Rule):
             for one in captured.recording.evidence_of(UncalledUpdateRecord)
         }
         functions = {site: one for site, one in found.items() if not one.is_rate}
+        # A rate that nothing reads follows from an update that nothing calls. Only the cause is
+        # reported.
         sites = functions or found
+        # With several candidates it is unknown which one should update the copy.
         still = next(still_copies(context), None) if len(sites) == 1 else None
         if still is None:
             return
@@ -160,6 +165,8 @@ def _told(event: AverageEvent, tensors: str, least_kept: float) -> tuple[str, st
             "the factors of its warm-up are swapped",
             "swap the two factors: average.lerp_(weight, 1 - decay)",
         )
+    # A factor of exactly 0 is a plain copy, as a hard update of a target network is. Factors are
+    # measured in float32, so the limit needs room for rounding.
     if 0 < own <= least_kept * (1 + 1e-6):
         return (
             f"the average of {tensors} keeps {short(own, 3)} of itself and takes "

@@ -70,6 +70,8 @@ class BackwardError(Rule):
                     call="backward is called here",
                 ),
                 parameters=_parameter(context, record),
+                # The judged step is the target's own. An error of a further step comes of a loop
+                # that is not the target's.
                 severity="error" if ended_by(context.recording) is record else "warning",
                 evidence=evidence_of(record),
                 step=record.step,
@@ -83,6 +85,7 @@ def _parameter(context: RuleContext, record: AutogradErrorRecord) -> tuple[int, 
 
 
 def _remedy(record: AutogradErrorRecord) -> str:
+    # torch's message for `autograd.grad` of an input that the loss does not depend on.
     if "not have been used in the graph" in record.message:
         return "compute the loss from that tensor, or pass allow_unused=True"
     if record.function is not None:

@@ -87,6 +87,8 @@ class BackwardTwice(Rule):
 
 
 def _severity(context: RuleContext, record: AutogradErrorRecord) -> Severity:
+    # The first step fails in every training. A later one is tried by gradscope on the same batch,
+    # without what a training loop may do between its steps.
     if not record.step or ended_by(context.recording) is record:
         return "error"
     if record.reset is not None:
@@ -130,6 +132,8 @@ def _remedy(record: AutogradErrorRecord) -> str:
         return _remedy_of_kept(record)
     if freed.operation == "grad":
         return "pass create_graph=True or retain_graph=True to autograd.grad"
+    # Without a line of its own, the second backward is that of gradscope, on the loss that the
+    # function returns.
     if record.location("call") is None:
         return "return the loss without calling backward: gradscope calls it"
     return "add up the losses and call backward once, or pass retain_graph=True to the first call"

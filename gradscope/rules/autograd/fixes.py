@@ -26,6 +26,7 @@ def backward_twice(fix: FixContext) -> Iterator[Edits]:
         if context.site(site_of(record, "forward", "reuse", "call")) == fix.site
     ]
     carried = {one for record in records for one in record.carried}
+    # With several carried tensors, a detach of one leaves the graph of the others.
     if len(carried) != 1:
         record = only(records)
         if record is not None and not carried:
@@ -57,6 +58,7 @@ def _keeping_graph(
         if failing is None or function is not source.around(failing, cst.FunctionDef):
             return
         end = source.start(failing)
+    # After a step, a kept graph would still fail, or give gradients of weights that have changed.
     if source.start(freeing) >= end or any(
         source.start(freeing) < source.start(one) < end
         for one in source.inside(between, cst.Call)
@@ -77,6 +79,7 @@ def _stores(source: SourceFile, carried: CarriedHistory) -> Iterator[cst.Assign]
         kind = source.around(statement, cst.ClassDef)
         if function is None or kind is None or kind.name.value != class_name:
             continue
+        # These set the state to its start, which has no history to detach.
         if function.name.value == "__init__" or "reset" in function.name.value:
             continue
         if any(
@@ -202,6 +205,8 @@ def _assigned(source: SourceFile, statement: cst.AugAssign) -> Changes:
     operator, target = _OPERATORS.get(type(statement.operator)), statement.target
     if isinstance(target, cst.Subscript):
         return _into_clone(source, statement)
+    # With `x += y`, everyone who holds the tensor sees the change; after `x = x + y` only this name
+    # does.
     if operator is None or not isinstance(target, cst.Name) or _is_shared(source, target):
         return {}
     value = cst.BinaryOperation(left=target, operator=operator(), right=_grouped(statement.value))
@@ -238,12 +243,15 @@ def _of_method(source: SourceFile, statement: cst.BaseSmallStatement, operation:
         return {}
     renamed, owner, written = _renamed(call)
     is_used = not isinstance(statement, cst.Expr)
+    # Where the result of `self.weight.mul_(2)` is used, the plain method gives it. As a bare
+    # statement it is meant to change the parameter.
     if not operation and len(written) == 1 and isinstance(owner, cst.Attribute):
         return {call: renamed} if is_used else {}
     if operation not in written or not isinstance(owner, cst.Name):
         return {}
     targets = statement.targets if isinstance(statement, cst.Assign) else ()
     is_same = [source.code(one.target) for one in targets] == [owner.value]
+    # `z = x.mul_(y)` changes `x`, too. If `x` is read later, its new value is needed.
     if is_used and not is_same:
         return {call: renamed} if _is_last_use(source, owner, statement) else {}
     if _is_shared(source, owner):
@@ -254,8 +262,10 @@ def _of_method(source: SourceFile, statement: cst.BaseSmallStatement, operation:
 def _is_last_use(source: SourceFile, name: cst.Name, statement: cst.BaseSmallStatement) -> bool:
     """Return whether only the result of a write is used behind it, and nothing else sees it."""
     function = source.around(name, cst.FunctionDef)
+    # In a loop, the next pass reads the variable though no line behind the statement does.
     if function is None or _is_in_loop(source, statement) or _is_seen_elsewhere(source, name):
         return False
+    # The caller keeps what it has passed, and may rely on the change.
     parameters = [one.name.value for one in source.inside(function.params, cst.Param)]
     return name.value not in parameters and not reads_behind(source, statement, name.value)
 
@@ -338,6 +348,7 @@ def _is_shared(source: SourceFile, name: cst.Name) -> bool:
     statement = source.statement_of(name)
     if function is None or statement is None:
         return True
+    # A write whose result the function does not read must be meant for someone else.
     if not reads_behind(source, statement, name.value) and not _is_in_loop(source, statement):
         return True
     return _is_seen_elsewhere(source, name)

@@ -90,6 +90,8 @@ class InPlaceModification(Rule):
 
 
 def _message(record: AutogradErrorRecord, operation: str) -> str:
+    # autograd rejects a write to a leaf or to one of several views when it happens, before any
+    # backward and any node.
     if record.node is None:
         return f"autograd rejects an in-place write: {first_line(record)}"
     write = record.location("write")

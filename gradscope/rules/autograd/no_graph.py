@@ -55,6 +55,7 @@ class NoGraph(Rule):
         """Yield a finding for a loss without a graph."""
         for record in errors_of(context, "no-graph"):
             yield self._finding(context, record)
+        # `loss.requires_grad_()` makes the loss a leaf: the graph consists of it alone.
         root = next((node for node in context.first.nodes if node.depth == 0), None)
         # A script may give a batch without targets a loss that is only a constant.
         trains = context.run is not None and bool(context.run.learning)

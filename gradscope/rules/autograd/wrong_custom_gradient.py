@@ -186,6 +186,8 @@ class WrongCustomGradient(Rule):
             yield from self._of_function(context, record)
         for cut in context.recording.evidence_of(PathCutRecord):
             name = turned_by(context.site(cut.site))
+            # Without a join, the detached part meets no gradient in this graph, and no sign is
+            # wrong.
             if name is not None and cut.joins:
                 yield self._turned(context, cut, name)
         yield from self._withheld(context)
@@ -293,6 +295,7 @@ class WrongCustomGradient(Rule):
         )
 
     def _limit(self, check: InputCheck) -> float:
+        # In float32 the finite difference itself is rounded, so only a gross deviation tells.
         return self.warning_deviation if check.dtype == "float64" else self.error_deviation
 
     def _finding(
@@ -331,10 +334,14 @@ def _severity_of_none(context: RuleContext, parameters: list[int]) -> Severity:
     """Return how bad it is that some parameters never get a gradient."""
     if context.shared(Intent).is_followed(parameters):
         return "note"
+    # Parameters that no optimizer holds need no gradient. Without any optimizer, all are to be
+    # trained.
     return "note" if context.shared(Reach).is_held(parameters) is False else "error"
 
 
 def _is_a_factor(check: InputCheck) -> bool:
+    # With a single element, any two numbers are multiples of each other. A factor of 0 is a missing
+    # gradient.
     return check.elements > 1 and check.residual < 1e-6 < abs(check.factor)
 
 

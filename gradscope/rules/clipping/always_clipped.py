@@ -81,8 +81,11 @@ class AlwaysClipped(Rule):
         """Yield a finding for every line that clips all steps hard."""
         for series in context.shared(judged_series):
             known = series.finite
+            # A clip by value or by the size of the weights leaves different norms, so it does not
+            # make all steps equally long.
             if series.method not in ("norm", "per-tensor") or len(known) < self.least_steps:
                 continue
+            # A point of a long run may stand for many steps, which a plain median would ignore.
             middle = median(point.coefficient for point in series.typical)
             is_adaptive = series.family == "adaptive"
             limit = self.hard_adaptive if is_adaptive else self.hard
@@ -123,6 +126,8 @@ class AlwaysClipped(Rule):
             if is_adaptive
             else "the limit, not the loss, sets the length of each step"
         )
+        # With SGD the low limit was the real learning rate: a higher limit alone would make steps
+        # longer by as much.
         slower = "" if is_adaptive else ", and lower the learning rate by as much as steps grow"
         return self.finding(
             context,
@@ -144,5 +149,7 @@ class AlwaysClipped(Rule):
             },
             count=steps_of(series.cut),
             step=series.cut[0].step,
+            # An exploding gradient, a loss scale that is still in it, or a clip of a part or of a
+            # sum cut hard as a consequence.
             caused_by=("GS101", "GS403", "GS404", "GS409"),
         )

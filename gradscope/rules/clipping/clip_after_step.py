@@ -62,6 +62,8 @@ class ClipAfterStep(Rule):
         """Yield a finding for every line that clips late."""
         clips = context.shared(Clips)
         for calls in clips.by_line:
+            # A clip of the actor between backward and step of the critic has the wrong
+            # parameters, which another rule reports.
             late = [
                 clip for clip in calls if _is_late(clip) and step_of_another(context, clip) is None
             ]
@@ -74,8 +76,11 @@ class ClipAfterStep(Rule):
                 subject=calls[0].text,
                 site=calls[0].event.site,
             )
+            # A loop that clips before its first backward clips too early, not too late; its later
+            # calls look alike.
             if not late or steps_of(late) < self.share * steps_of(calls) or clips.is_ahead(calls):
                 continue
+            # Gradients that never exceed the limit lose nothing by the missing clip.
             cut = [clip for clip in late if clip.cuts is not False]
             first = late[0]
             yield self.finding(
@@ -107,9 +112,12 @@ def _related(context: RuleContext, late: Clip) -> RelatedLocation | None:
 
 def _is_late(clip: Clip) -> bool:
     """Return whether all its gradients are used, and will not be used again unchanged."""
+    # Fresh gradients wait for a step, as after one that the gradient scaler skipped.
     if clip.event.fresh or not clip.event.spent:
         return False
     return (
+        # Without a new backward or a zero before it, the next step would reuse these very
+        # gradients, clipped.
         any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later)
         or clip.step is None
     )

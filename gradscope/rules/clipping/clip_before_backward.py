@@ -100,14 +100,20 @@ class ClipBeforeBackward(Rule):
 
 def _is_early(clips: Clips, clip: Clip) -> bool:
     """Return whether a call finds nothing to clip, though the step will."""
+    # An exhausted iterator also leaves a clip without anything, and no order of calls would help
+    # it.
     if clip.event.fresh or not clip.event.parameters or clip.step is None:
         return False
     kinds = [event.kind for event in clip.later]
+    # A further clip behind the backward limits the step, and this one is only superfluous.
     if "backward" not in kinds or any(kind.startswith("clip") for kind in _since_backward(kinds)):
         return False
     norms = clips.norms_in(clip.step.step)
     if clip.parameters is not None and norms:
+        # A frozen part, or one that the loss does not use yet, has nothing to clip in any order.
         return not clip.parameters.isdisjoint(norms)
+    # Without the names of its parameters, a clip of more parameters than lack a gradient must
+    # include one with a gradient.
     without = clip.step.none
     return clip.step.fresh > 0 and clip.event.parameters > without
 

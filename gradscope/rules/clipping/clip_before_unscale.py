@@ -119,9 +119,13 @@ class ClipBeforeUnscale(Rule):
             clip.limit / scale for clip in calls if clip.limit and (scale := scales.at(clip.event))
         }
         limits = {clip.limit for clip in calls}
+        # A limit that is multiplied by `scaler.get_scale()` follows each change of the scale; a
+        # fixed one does not.
         if len(limits) > 1 and ratios and max(ratios) <= 1.01 * min(ratios):
             return True
         known = [scale for clip in calls if (scale := scales.at(clip.event))]
+        # While the scale never changes, only the size of the limit tells. At small scales, a usual
+        # limit is a large share of the scale.
         return bool(ratios) and min(ratios) >= self.own_scale and min(known) >= 1024
 
 

@@ -75,6 +75,7 @@ class ClipChangesDirection(Rule):
         """Yield a finding for every line that turns gradients away."""
         for series in context.shared(judged_series):
             cosines = [one.cosine for one in series.typical if one.cosine is not None]
+            # One factor for all gradients keeps their direction, however hard it cuts.
             if series.method == "norm" or len(cosines) < self.least_steps:
                 continue
             kept = KeptSteps(context.recording)
@@ -83,6 +84,8 @@ class ClipChangesDirection(Rule):
             middle = _weighted_median(counted) if counted else median(cosines)
             if is_estimate:  # of the steps that are whole, each counted as one or as many
                 whole = [one.cosine for one in series.finite if one.cosine is not None]
+                # Of a long run only some steps have cosines. The higher of two estimates does not
+                # accuse for the choice of these steps.
                 middle = max(middle, median(whole))
             context.measured(
                 self.code,
@@ -105,6 +108,8 @@ class ClipChangesDirection(Rule):
         *,
         is_estimate: bool,
     ) -> Finding:
+        # Adaptive clipping limits each unit by its own weights, so that it changes proportions on
+        # purpose.
         is_note = middle >= self.warning or series.method == "adaptive"
         first = next(one for one in series.points if one.cosine is not None and one.cosine < 1)
         return self.finding(
@@ -135,6 +140,8 @@ class ClipChangesDirection(Rule):
 
 def _counted(series: ClipSeries, kept: KeptSteps) -> Mapping[float, float]:
     """Return the cosines of all steps of a long run with their counts; empty if unknown."""
+    # A recording counts the cosines of clips by value only. The counts are of a whole line, so they
+    # hold only if each of its calls is a point of this series.
     if series.method != "value" or len(series.points) != len(series.calls):
         return {}
     counts = dict(kept.cosines(series.site))

@@ -106,11 +106,15 @@ class ClipInsideAccumulation(Rule):
 
 def _adds_between(calls: Sequence[Clip]) -> bool:
     """Return whether a backward adds to gradients that a call other than the last clipped."""
+    # The last call stands behind the last backward and is right; clips of several parts behind one
+    # backward are, too.
     return any(clip.event.fresh and _is_added_to(clip, until=calls[-1]) for clip in calls[:-1])
 
 
 def _is_added_to(clip: Clip, *, until: Clip) -> bool:
     for event in clip.later:
+        # Per-example clipping zeroes after each clip and sums the gradients elsewhere, as for
+        # differential privacy. A closure also zeroes first.
         if event.position >= until.event.position or isinstance(event, ZeroEvent):
             return False
         if isinstance(event, BackwardEvent) and event.added:

@@ -91,6 +91,7 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
         return False
     if clip.parameters is not None and clip.step.optimizer is not None:
         owner = clips.windows.optimizers[clip.step.optimizer]
+        # The next step may be that of another optimizer, which the clip cannot have broken.
         if clip.parameters.isdisjoint(owner.parameters):
             return False
     if any(isinstance(event, ZeroEvent | BackwardEvent) for event in clip.later):
@@ -99,6 +100,8 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
         return False  # it is lost already
     if _is_left_out(clips, clip.step):
         return False
+    # NaN as a norm makes all gradients NaN; an infinite norm makes the finite ones 0, and a norm
+    # that overflowed makes all of them 0.
     return bool(clip.step.nonfinite) or clip.step.norm == 0
 
 

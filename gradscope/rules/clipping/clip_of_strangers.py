@@ -78,6 +78,8 @@ class ClipOfStrangers(Rule):
                 yield self._of_another(context, calls[steps.index(found[0])], found)
         held = frozenset(index for one in clips.windows.optimizers for index in one.parameters)
         lines = [calls for calls in clips.by_line if _has_strangers(calls, held)]
+        # A script that clips the trained parameters elsewhere loses nothing by clipping another
+        # model, too.
         if not lines or any(_clips_stepped(calls, held) for calls in clips.by_line):
             return
         for calls in lines:
@@ -89,6 +91,8 @@ class ClipOfStrangers(Rule):
         given = sorted(frozenset[int]().union(*(clip.parameters or () for clip in calls)))
         records = context.recording.parameters
         is_copy = _are_copies(context, given, held)
+        # A target network is a copy and frozen, and its clip still stands in place of the right
+        # one. A frozen network that is no copy says nothing of that.
         if not is_copy and not any(records[index].requires_grad for index in given):
             return
         step = _next_step(context, calls[0])
@@ -122,6 +126,7 @@ class ClipOfStrangers(Rule):
         name = optimizers[steps[0].optimizer or 0].name
         norms = [step.norm for step in steps if step.norm is not None]
         largest = max(norms, default=None)
+        # NaN compares as false, and so counts as above the limit.
         is_above = largest is not None and clip.limit is not None and not largest <= clip.limit
         given = sorted(clip.parameters or ())
         return self.finding(
@@ -177,10 +182,12 @@ def _are_copies(context: RuleContext, given: Sequence[int], held: frozenset[int]
 
 
 def _without_root(name: str) -> str:
+    # The two networks differ by the variable that holds them, which is the first part of the name.
     return name.partition(".")[2]
 
 
 def _next_step(context: RuleContext, clip: Clip) -> int | None:
     """Return the line of the next step of an optimizer that a backward feeds."""
     events = context.shared(Clips).windows.events[clip.event.position :]
+    # A step that no backward feeds has no gradients that could have been clipped.
     return next((one.site for one in only(StepEvent, events) if one.backwards), None)

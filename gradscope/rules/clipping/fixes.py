@@ -50,6 +50,8 @@ def clip_after_step(fix: FixContext) -> Iterator[Edits]:
         return
     repeated = source.around(stepping, cst.FunctionDef, cst.For, cst.If, cst.While)
     for statement in statements_that_only(source, clipping):
+        # A call in another loop or function runs at another rate than the step, and a move would
+        # change how often it clips.
         if repeated is None or source.start(statement)[0] in source.lines(repeated):
             yield source.edits(moved_before(source, statement, stepping))
             return
@@ -81,6 +83,8 @@ def clip_before_unscale(fix: FixContext) -> Iterator[Edits]:
     source = fix.source
     clipping = clip_statement(source, fix.site)
     for statement in () if clipping is None else statements_that_only(source, clipping):
+        # With several optimizers it is unknown whose gradients the clip concerns, and `unscale_`
+        # may be called once per optimizer and step.
         step = only(_steps_behind(source, statement))
         if step is not None and isinstance(step.func, cst.Attribute):
             scaler, optimizer = source.code(step.func.value), source.code(step.args[0].value)
@@ -102,6 +106,7 @@ def _steps_behind(source: SourceFile, clipping: cst.BaseSmallStatement) -> list[
             if _steps_one(call) and _is_behind(source, call, clipping, block)
         ]
         guard = source.parent(block) if block is not source.module else None
+        # An `if clip:` around the clip is common, while the step stands behind it.
         if found or not isinstance(guard, cst.If):
             return found
         block = source.parent(guard)
@@ -136,12 +141,15 @@ def partial_clip(fix: FixContext) -> Iterator[Edits]:
         return
     if "calls_without_parameters" in fix.evidence:
         stored = value_of(source, clipped)
+        # `model.parameters()` is a generator that the first clip uses up. A list of it serves all
+        # later calls.
         if stored is not None and not _is_list(stored):
             kept = cst.Call(func=cst.Name("list"), args=[cst.Arg(_bare(stored))])
             yield source.edits({stored: kept})
         return
     whole = _all_parameters(source, fix.context, clipped)
     others = [one for one in source.all(cst.Call) if is_clip(source, one)]
+    # Another clip may be for the rest of the parameters. Both together must not clip them twice.
     if whole is not None and len(others) == 1:
         yield source.edits({clipped: whole.deep_clone()})
 
@@ -155,6 +163,7 @@ def _is_list(value: cst.BaseExpression) -> bool:
 
 def _bare(value: cst.BaseExpression) -> cst.BaseExpression:
     is_generator = isinstance(value, cst.GeneratorExp)
+    # A generator expression as the only argument needs no parentheses of its own.
     return value.with_changes(lpar=[], rpar=[]) if is_generator else value
 
 
@@ -169,11 +178,14 @@ def _all_parameters(
         _are_attributes(source, given, clipped) or is_visible(source, given, clipped)
     ):
         return None
+    # Without a common name the clip may be of another model than the optimizer's.
     if not _names_given(source, clipped) & _names_given(source, given):
         return None
     if isinstance(given, cst.Name) and _is_list(resolved(source, given)):
         return given
     parts = list(summands(given))
+    # The argument of an optimizer may be groups with options of their own. Only whole
+    # `x.parameters()` can be given to a clip, too.
     return given if all(owner_of_all(one) is not None for one in parts) else None
 
 
@@ -201,6 +213,8 @@ def always_clipped(fix: FixContext) -> Iterator[Edits]:
     named = [one for one in clip.args if one.keyword and one.keyword.value == "max_norm"]
     given = named or [one for one in clip.args[1:2] if one.keyword is None and not one.star]
     limit = literal_of(source, given[0].value) if given else None
+    # A literal of another value is not the limit that the run used, so raising it would change
+    # something else.
     if limit is not None and limit.evaluated_value == fix.evidence["limit"]:
         yield source.edits({limit: cst.parse_expression(literal(advised))})
 
@@ -231,6 +245,8 @@ def clip_inside_accumulation(fix: FixContext) -> Iterator[Edits]:
     if clipping is None or stepping is None or source.start(stepping) < source.start(clipping):
         return
     accelerator = _accumulating(source, clipping)
+    # Accelerate's optimizer ignores `step()` while `sync_gradients` is false, so the condition is
+    # nowhere in the script.
     if accelerator is not None:
         yield source.edits(_under(source, clipping, f"{accelerator}.sync_gradients"))
         return

@@ -71,9 +71,12 @@ class NeverClipped(Rule):
         for series in judged:
             steps = steps_of(series.points)
             largest = max((point.norm for point in series.finite), default=0.0)
+            # Summaries of a long run hold the largest norm of an optimizer, not of a line: with two
+            # clips it could be that of the other.
             if sum(one.optimizer == series.optimizer for one in judged) == 1:
                 spans = context.shared(Windows).kept.spans("raw", [series.optimizer])
                 largest = max([largest, *(one.bucket.highest for one in spans)])
+            # A step with a non-finite norm exceeded the limit, so the clip has acted.
             if series.method != "norm" or not largest or steps_of(series.finite) < steps:
                 continue
             times = (series.limit or 0.0) / largest

@@ -69,6 +69,8 @@ class PartialClip(Rule):
         yield from self._exhausted(context)
         by_optimizer: dict[int | None, list[ClippedStep]] = {}
         for step in context.shared(clipped_steps):
+            # Parts may be clipped in several calls, and the rest may belong to another optimizer:
+            # only the parameters of a step show what is left out.
             by_optimizer.setdefault(step.event.optimizer, []).append(step)
         for steps in by_optimizer.values():
             partial = [step for step in steps if step.outside]
@@ -118,6 +120,7 @@ class PartialClip(Rule):
         left_out = sum(sizes[index].numel for index in first.outside)
         elements = left_out + sum(sizes[index].numel for index in first.inside)
         largest = max(_norm_outside(context, step) for step in partial)
+        # A part that is never above the limit would keep its gradient if it were clipped by itself.
         is_harmless = clip.limit is not None and largest <= clip.limit
         outside = ", ".join(positions(context, first.outside))
         inside = ", ".join(positions(context, first.inside))
@@ -146,6 +149,8 @@ class PartialClip(Rule):
 
 def _has_use(clip: Clip) -> bool:
     """Return whether the next step uses a gradient that no other call has clipped."""
+    # An empty list beside a clip of everything, as for an optional part of the model, misses
+    # nothing.
     if clip.step is None or any(event.kind.startswith("clip") for event in clip.later):
         return False
     return clip.step.fresh > clip.step.clipped

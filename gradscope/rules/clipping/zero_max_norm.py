@@ -72,6 +72,8 @@ class ZeroMaxNorm(Rule):
 
 def _is_wrong(clip: Clip) -> bool:
     limit = clip.limit
+    # `not limit > 0` holds for NaN, too. Without a fresh gradient the call changes nothing that a
+    # step uses.
     return limit is not None and not limit > 0 and clip.event.fresh > 0
 
 

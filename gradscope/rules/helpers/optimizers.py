@@ -46,6 +46,8 @@ class Optimizers:
     def held(self) -> frozenset[int]:
         """Parameters that any optimizer holds; in a training run, at any time."""
         at_any_time = frozenset[int]() if self.context.run is None else self.context.run.held
+        # A run may have several optimizers, and groups that are added later: what any of them ever
+        # held is to be trained.
         return at_any_time.union(*(record.parameters for record in self.with_parameters))
 
     def skip_reason(self) -> str | None:
@@ -75,6 +77,7 @@ def positions(context: RuleContext, parameters: Iterable[int]) -> tuple[str, ...
     for index in sorted(wanted):
         path: str | None = context.owner(index)
         whole: str | None = None
+        # The outermost module says more than a list of its parameters.
         while path is not None and _below(context, path) <= wanted:
             whole = path
             path = path.rpartition(".")[0] if path else None
@@ -117,6 +120,7 @@ def _line(captured: CapturedStep, before: set[Site]) -> Site | None:
     if not records:
         return None
     held = frozenset[int]().union(*(record.parameters for record in records))
+    # A parameter that is older than an optimizer was left out of it, which is another mistake.
     later = frozenset.intersection(*(frozenset(record.later) for record in records))
     fed = {one.parameter for one in recording.parameter_stats if one.reach == "gradient"}
     for index in sorted((fed & later) - held):
@@ -125,6 +129,8 @@ def _line(captured: CapturedStep, before: set[Site]) -> Site | None:
         if position is None:
             continue
         made = recording.sites[position]
+        # A line that has made modules before is in a function that makes each of the models. The
+        # line that calls it tells them apart.
         return (_caller(recording, module) if made in before else None) or made
     return None
 
@@ -205,6 +211,7 @@ def _measured_frozen(recording: Recording) -> dict[int, int]:
     if _FROZEN not in norms.reaches:  # nearly always: much faster than reading each
         return found
     for step, parameter, reach in zip(norms.steps, norms.parameters, norms.reaches, strict=True):
+        # A parameter that is frozen from the start was never trained, so it is not frozen midway.
         if reach == _ALIVE:
             alive.add(parameter)
         elif reach == _FROZEN and parameter in alive:
@@ -221,6 +228,8 @@ def _moves(recording: Recording, parameter: int, since: int) -> tuple[int, float
             continue
         if norms.reaches[row] == _ALIVE:
             return None
+        # A frozen parameter may keep a gradient of 0, with which momentum and weight decay still
+        # move it.
         if norms.updates[row] > 0 and norms.weights[row] > 0:
             first = norms.steps[row] if first is None else first
             largest = max(largest, norms.updates[row] / norms.weights[row])
@@ -247,6 +256,7 @@ def stops(context: RuleContext) -> dict[int, tuple[int, int]]:
             since.setdefault(parameter, step)
             steps[parameter] = steps.get(parameter, 0) + 1
     last = max(alive.values(), default=-1)
+    # Where nothing learns any more, the training is over or stopped as a whole.
     return {p: (step, steps[p]) for p, step in since.items() if last >= step}
 
 

@@ -35,6 +35,8 @@ def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
         rank, below = _rank(below), _input(context, below)
     if below is None or _rank(below) > rank or not _takes_parameter(context, below):
         return False
+    # A convolution has its channels in the second dimension, a linear layer its features in the
+    # last.
     if below.operation.startswith("Convolution"):
         return dimension == 1
     return below.operation.startswith(_LAYERS) and dimension == _rank(node) - 1
@@ -51,6 +53,7 @@ def weighs_positions(context: RuleContext, node: NodeRecord) -> bool:
 
     These are the weights of an attention, `(weight * states).sum(1)`, but not those of experts.
     """
+    # The first dimension is that of the examples, and one of a single element sums up nothing.
     sizes = {size for size in (node.dims() or ())[1:] if size > 1}
     waiting, seen = [node.index], {node.index}
     while waiting:
@@ -59,6 +62,7 @@ def weighs_positions(context: RuleContext, node: NodeRecord) -> bool:
             user = context.recording.nodes[position]
             if sizes & set(_summed(context, user)):
                 return True
+            # Beyond other operations the elements are no weights any more.
             if user.kind == "view" or user.operation.startswith(_ELEMENTWISE):
                 waiting.append(position)
     return False
@@ -75,6 +79,8 @@ def _summed(context: RuleContext, node: NodeRecord) -> tuple[int, ...]:
         return operands[0].dims[-1:] if len(operands) == 2 else operands[0].dims[-2:]
     if not node.operation.startswith(("Mean", "Sum")) or not shape.dims:
         return ()
+    # The node does not tell which dimension it reduces; the quotient of the sizes is the length of
+    # it.
     return (math.prod(operands[0].dims) // math.prod(shape.dims),)
 
 
@@ -114,6 +120,8 @@ def feeds_loss(context: RuleContext, node: NodeRecord) -> bool:
     nodes, above = context.recording.nodes, _above(context, node)
     inputs = {ref.node for position in above for ref in context.successors.get(position, ())}
     return all(
+        # Another tensor that joins it, or a parameter, computes on with the result, which is then
+        # no output yet.
         nodes[position].kind == "operation" and _is_number(nodes[position])
         for position in inputs - above - {node.index}
     )
@@ -154,6 +162,8 @@ def constant_ratios(context: RuleContext) -> Iterator[NodeRecord]:
         if node.operation != "DivBackward0" or len(operands) != 2:
             continue
         whole, total = operands
+        # Between sum and division there are often a `keepdim`, an epsilon or a clamp, which leave
+        # the ratio constant.
         while _size(context, total) and _is_passed(context.recording.nodes[total.node]):
             below = context.successors.get(total.node, ())
             if len(below) != 1:

@@ -71,6 +71,8 @@ def _slope(norms: tuple[float, ...]) -> float | None:
     """Return the slope of the logarithms by least squares, over the steps before any is zero."""
     levels = []
     for norm in reversed(norms):
+        # Underflow ends the trend: the zeros before would make the slope seem steeper or have no
+        # logarithm.
         if norm <= 0 or not math.isfinite(norm):
             break
         levels.append(math.log10(norm))
@@ -99,12 +101,15 @@ class Recurrence:
 def recurrences(context: RuleContext) -> Iterator[Recurrence]:
     """Yield the recurrences of the first step's graph whose gradient grows during backward."""
     for parameter, node in context.parameter_nodes.items():
+        # A bias is added in each call and does not carry the state on.
         if len(context.recording.parameters[parameter].shape.dims) < 2:
             continue
         calls = _alike([one for one in context.consumers(node) if one.sequence is not None])
         if len(calls) < FEWEST_CALLS:
             continue
         decades = growth(context.first, calls)
+        # A layer that is applied to each element of a list has as many calls, side by side: their
+        # gradients are no trend over time.
         if decades is not None and decades > 0 and _is_chain(context, calls):
             yield Recurrence(parameter, calls, decades)
     for calls in _products(context):
@@ -190,6 +195,8 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
     if norms is None:
         return None
     quarter = len(norms) // 4
+    # Quarters instead of single calls, since the loss may weigh its first or last step in another
+    # way.
     early, late = median(norms[:quarter]), median(norms[-quarter:])
     if not (0 < late < math.inf and 0 < early < math.inf):
         return None
@@ -205,6 +212,7 @@ def growth_later(
     """Return the growth in the last step with the same graph; None without one."""
     graph = None if context.first.step is None else context.first.step.graph
     for view in reversed(views):
+        # With another graph, as after sequences of another length, the calls are not the same ones.
         if view.step is not None and view.step.graph == graph:
             decades = growth(view, found.calls)
             if decades is not None:
@@ -243,6 +251,7 @@ def _factor_site(context: RuleContext, found: Recurrence) -> int | None:
         node = nodes[ref.node]
         while node.site == last.site and len(inputs := context.successors.get(node.index, ())) == 1:
             node = nodes[inputs[0].node]  # the part of it for one step
+        # The operand that depends on an earlier call is the state; the other one is the factor.
         is_state = bool(own & {one.index for one in context.behind([node.index])} - {first.index})
         if not is_state and node.site is not None:
             return node.site
@@ -254,6 +263,7 @@ def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
     groups: dict[tuple[str, int | None], list[NodeRecord]] = {}
     for user in users:
         groups.setdefault((user.operation, user.site), []).append(user)
+    # A weight may also be used for something else, such as a penalty on it or tied output.
     return _in_order(max(groups.values(), key=len, default=[]))
 
 

@@ -38,6 +38,8 @@ class SearchingLines:
             if site is not None:
                 own = captured.recording
                 reaches = any(stat.reach == "gradient" for stat in own.parameter_stats)
+                # A leaf that is no parameter requires grad because something searches for it, as an
+                # attack for a perturbation.
                 has_input = any(node.kind == "leaf" for node in own.nodes)
                 found.setdefault(site, set()).add(has_input and reaches)
         return found
@@ -45,6 +47,7 @@ class SearchingLines:
     @cached_property
     def searching(self) -> frozenset[int]:
         """Lines all of whose passes depend on an input, and reach parameters, too."""
+        # A line whose passes differ is a function that serves the attack and the training.
         return frozenset(line for line, found in self._by_line.items() if found == {True})
 
     @cached_property
@@ -68,6 +71,7 @@ def _search(lines: SearchingLines, series: Series, window: Window) -> Search | N
         return None  # old gradients, which is another mistake
     since = [one for one in window.events if one.position > zeros[-1].position]
     passes = list(only(BackwardEvent, since))
+    # A gradient penalty takes derivatives for an input, too, and is part of the loss on purpose.
     if len(passes) < 2 or any(only(GradEvent, since)) or passes[-1].site not in lines.others:
         return None
     searching = [one for one in passes[:-1] if one.site in lines.searching]

@@ -63,10 +63,13 @@ def single_steps(context: RuleContext) -> Iterator[SingleStep]:
 def _freezing_line(context: RuleContext, site: Site, names: set[str]) -> Site | None:
     """Return the only line near the step that freezes a network, by the name that it has there."""
     roots = {name.partition(".")[0] for name in names}
+    # The source names one variable; with several networks, several lines have to freeze them.
     if len(roots) > 1:
         return None
     network = rf"(?:self\.)?{re.escape(roots.pop())}\b"
     freezes = re.compile(
+        # Methods of torch, helpers such as `set_requires_grad(net, False)`, and
+        # `freeze_weights(net)`.
         rf"{network}\.requires_grad_\(False\)|\w\((?:{network}[^()]*, *(?:\w+=)?False)\)"
         rf"|freeze\w*\({network}"
     )
@@ -86,4 +89,5 @@ def _is_used_frozen(captured: CapturedStep, names: set[str]) -> bool:
     own = [one for one in recording.parameters if one.name in names]
     called = {call.module for call in recording.calls}
     is_frozen = len(own) == len(names) and not any(one.requires_grad for one in own)
+    # A network that no later forward runs may have served its purpose.
     return is_frozen and all(one.module in called for one in own)

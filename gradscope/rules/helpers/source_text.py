@@ -68,6 +68,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
         if kind == "string":
+            # A formatter may change quotes and the case of prefixes.
             yield _Token(kind, repr(match[0].lstrip("bfrtuBFRTU").strip("\"'")))
         elif kind != "comment":
             yield _Token(kind, match[0])
@@ -83,6 +84,7 @@ def _without_sizes(tokens: Iterable[_Token]) -> list[_Token]:
                 kept.pop()
             token = _Token("number", "0")
         elif token.text in ("(", "[", "{"):
+            # A bracket behind an operand is an index; elsewhere it opens a list.
             open_indices.append(token.text == "[" and bool(kept) and kept[-1].ends_operand)
         elif token.text in _CLOSING and open_indices:
             open_indices.pop()
@@ -123,6 +125,8 @@ def line_of(context: RuleContext, node: NodeRecord) -> int | None:
         return node.site
     modules = context.recording.modules
     module = modules[context.recording.calls[node.module_call].module]
+    # torch makes some modules in its own files, as those within `nn.Transformer`; the user made the
+    # module around them.
     while module.site is None and module.parent is not None:
         module = modules[module.parent]
     return module.site
@@ -161,6 +165,7 @@ def is_in_model(context: RuleContext, node: NodeRecord) -> bool:
 def _takes_parameter(context: RuleContext, node: int) -> bool:
     for ref in context.successors.get(node, ()):
         taken = context.recording.nodes[ref.node]
+        # A weight often comes transposed, as `F.linear` does it.
         while taken.kind == "view":
             onward = context.successors.get(taken.index, ())
             if not onward:

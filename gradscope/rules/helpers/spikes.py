@@ -103,13 +103,17 @@ class History:
             loss_jumps: Whether the loss jumps at this step or right after it.
         """
         if self._rate and rate and rate > _STEEP * self._rate:
+            # A warm restart or a new stage raises the rate at once, and norms settle at another
+            # level.
             self._quiet = self.limits.least_history
         spike = None
         if len(self._norms) >= self.limits.least_history and not self._quiet:
             spike = self._spike(position, norm, taken, loss_jumps=loss_jumps)
         self._quiet, self._rate = max(self._quiet - 1, 0), rate
+        # A spike joins the history, too: where large norms are usual, later ones are no spikes.
         self._norms.append(norm)
         self._taken.append(taken)
+        # The first norms of a training are large; a spike no larger than these is no news.
         if len(self._start) < self.limits.least_history:
             self._start.append(norm)
         return spike
@@ -120,6 +124,7 @@ class History:
         if norm <= self.limits.beyond * largest:  # a quick check that decides most steps
             return None
         usual = median(self._norms)
+        # A jump of the loss is a second sign, so that a smaller norm is enough.
         factor = self.limits.together if loss_jumps else self.limits.factor
         if norm <= factor * usual:
             return None
@@ -144,6 +149,7 @@ def robust_deviations(history: Collection[float], value: float) -> float:
     """
     usual = median(history)
     deviation = _NORMAL * median(abs(one - usual) for one in history)
+    # Equal values have no deviation, and any value above them is infinitely far away.
     return (value - usual) / deviation if deviation > 0 else inf if value > usual else 0.0
 
 
@@ -177,6 +183,7 @@ def spikes_of(
             history.resume()
         taken = window.step.norm
         if taken is not None and isfinite(taken) and taken > 0:
+            # A norm before the clips may be unknown, and is never below what the step got.
             norm = max(norm_of(window), taken)
             following = bisect_left(jumps, position)
             is_joined = following < len(jumps) and jumps[following] <= position + _FOLLOWS
@@ -224,6 +231,7 @@ def occurrences(
     """
     large = _COMPARABLE * spike.norm
     found: dict[int, int] = {}
+    # `raw` are norms before clips, which are known only where a clip measured them.
     for kind in ("raw", "norm"):
         for span in kept.spans(kind, series.optimizers or (None,)):
             found[span.first] = max(found.get(span.first, 0), most_above(span.bucket, large))
@@ -235,8 +243,11 @@ def most_above(bucket: Bucket, limit: float) -> int:
     """Return how often numbers of a bucket can exceed a limit; consecutive ones count once."""
     if not bucket.count or bucket.highest < limit:
         return 0
+    # Two bursts have at least so many steps between them.
     most = ceil(bucket.count / (_BURST + 1))
     if limit > bucket.lowest:
+        # The mean gives the sum of all excesses over the lowest value. What the highest one leaves
+        # of it is enough for so many more beyond the limit.
         others = bucket.count * (bucket.mean - bucket.lowest) - (bucket.highest - bucket.lowest)
         most = min(most, 1 + int(max(others, 0.0) / (limit - bucket.lowest)))
     return most

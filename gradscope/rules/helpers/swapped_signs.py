@@ -14,12 +14,14 @@ def turned_by(site: Site | None) -> str | None:
     """
     try:
         tree = ast.parse("" if site is None else site.source)
+    # A line of a statement of several lines may be no code by itself.
     except SyntaxError:
         return None
     for node in ast.walk(tree):
         terms = list(_terms(node, 1)) if isinstance(node, ast.BinOp) else []
         added = {ast.dump(one) for term, sign in terms if sign > 0 and (one := _detached(term))}
         names = [ast.unparse(term) for term, sign in terms if sign < 0 and ast.dump(term) in added]
+        # Of two terms, `x.detach() - x` is always zero, and no estimator.
         if names and len(terms) > 2:
             return names[0]
     return None

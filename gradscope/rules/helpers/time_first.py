@@ -39,6 +39,7 @@ def _is_read_across(
 ) -> bool:
     node = context.recording.nodes[output.node]
     dims = node.dims(output.slot) or ()
+    # With as many time steps as examples, the shape does not tell which dimension is which.
     is_batch = len(dims) == 3 and dims[0] == rows and dims[1] not in (1, rows)
     if not is_batch or node.operation not in made_by:
         return False
@@ -47,6 +48,7 @@ def _is_read_across(
 
 def _followers(context: RuleContext, start: int, dims: tuple[int, ...]) -> Iterator[int]:
     """Yield a node, and those after it that keep its first two dimensions, be they joined."""
+    # A linear layer joins the first dimensions and separates them again behind its product.
     kept = (dims[:2], (dims[0] * dims[1],))
     waiting, seen = [start], {start}
     while waiting:

@@ -79,12 +79,14 @@ class UpdateRatios:
         return f"(lr={rates})" if rates else ""
 
     def _counts(self, record: ParameterRecord) -> bool:
+        # Vectors often start at 0, as biases do, or at 1, so that a ratio to them says little.
         if len(record.shape.dims) < 2 or not record.requires_grad:
             return False
         if self.context.recording.modules[record.module].class_name.startswith("Embedding"):
             return False
         node = self.context.parameter_nodes.get(record.index)
         users = () if node is None else self.context.consumers(node)
+        # A table may be a plain parameter that `F.embedding` reads.
         return not any(user.operation.startswith("Embedding") for user in users)
 
 
@@ -271,6 +273,8 @@ def rises_by(losses: Sequence[float], times: float) -> bool:
     A loss below 0 rises as far as its size tells: one that goes from -1 to -20 falls.
     """
     first, *later = losses or [0.0]
+    # For a positive loss, this is its multiple. A loss near 0 needs a minimum, since any noise is a
+    # multiple of 0.
     limit = first + (times - 1) * max(abs(first), 1e-6)
     return any(math.isfinite(loss) and loss > limit for loss in later)
 
@@ -297,10 +301,12 @@ def rises_beyond_noise(losses: Sequence[float], before: Sequence[float]) -> bool
     start = max(first, median(known)) if known else first
     if not rises([start, *later]):
         return False
+    # The spread is that of logarithms, which a loss that is not positive does not have.
     if min(start, *losses) <= 0:
         return True
     spread = _spread([math.log(loss) for loss in losses])
     highest, usual = (math.log(of / start) for of in (max(later), median(later)))
+    # A single high value must exceed the noise by far; where most values are high, less is enough.
     return highest > _SPREADS * spread or usual > max(math.log(_RISE), _LASTING_SPREADS * spread)
 
 
@@ -321,6 +327,7 @@ def stays_up(losses: Sequence[float]) -> bool:
     """
     if len(losses) < _LEAST_LOSSES or not all(map(math.isfinite, losses)) or min(losses) <= 0:
         return False
+    # The last third shows where the loss stays, after any warm-up.
     first, last = losses[0], losses[2 * len(losses) // 3 :]
     later = sorted(losses[1:])
     highest, low = max(losses[1 : _SOON + 1]), later[len(later) // 4]
@@ -345,8 +352,11 @@ def _spread(values: Sequence[float]) -> float:
     if len(changes) < _LEAST_CHANGES:
         return 0.0
     usual = median(changes)
+    # A change is the difference of two values, so its deviation is the square root of 2 times
+    # theirs.
     return 1.4826 * median(abs(change - usual) for change in changes) / math.sqrt(2)
 
 
 def _growth(before: float, after: float) -> float:
+    # A weight that is not finite has grown without limit, also where it became NaN.
     return (after - before) / before if math.isfinite(after) else math.inf

@@ -198,7 +198,11 @@ def is_of_one_row(context: RuleContext, end: DeadEnd) -> bool:
     return (
         any(batch.is_one_example for batch in batches)
         and shape is not None
+        # All dimensions but the last have one element: the operation has one row of values, and no
+        # second example.
         and math.prod(shape.dims[:-1]) == 1
+        # Weights that start at zero, and operations without a derivative, give zeros for every
+        # batch.
         and not end.zeros
         and not (end.is_over_one_element and normalises_one_feature(context, end.node))
         and not end.node.operation.startswith(WHATEVER_VALUES)

@@ -18,6 +18,7 @@ _SWITCH = "require_backward_grad_sync"
 def needless_synchronisation(fix: FixContext) -> Iterator[Edits]:
     """Reduce the gradients of the last micro-batch only, by a switch where each one begins."""
     source, related = fix.source, fix.finding.related
+    # Whoever uses the switch somewhere may set it for this loop, too, by a helper or a condition.
     if "no_sync" in source.text or _SWITCH in source.text:
         return
     model = only(_models(source, fix.line))
@@ -28,6 +29,8 @@ def needless_synchronisation(fix: FixContext) -> Iterator[Edits]:
     if model is None or backward is None or step is None:
         return
     loop = loop_around(source, backward)
+    # DDP reads the switch in its forward, so the forward must be in the loop whose passes the
+    # switch follows.
     if not isinstance(loop, cst.For) or fix.line not in source.lines(loop.body):
         return
     last = last_pass(source, loop, step)
@@ -58,6 +61,7 @@ def same_order_every_epoch(fix: FixContext) -> Iterator[Edits]:
         or sampler is None
         or not _is_counted(source, outer.iter)
         or not isinstance(outer.target, cst.Name)
+        # A name with an underscore says that the number of the epoch is not meant to be used.
         or outer.target.value.startswith("_")
     ):
         return
@@ -68,6 +72,7 @@ def _is_counted(source: SourceFile, items: cst.BaseExpression) -> bool:
     """Return whether a loop goes over numbers, with a progress bar or without."""
     if not isinstance(items, cst.Call):
         return False
+    # `set_epoch` needs a number. A loop over anything but a range may give other values.
     name = source.code(items.func).rpartition(".")[2]
     is_wrapped = name == "tqdm" and bool(items.args)
     return name in ("range", "trange") or (is_wrapped and _is_counted(source, items.args[0].value))
@@ -86,6 +91,7 @@ def _sampler(source: SourceFile, finding: Finding, loop: cst.For) -> str | None:
     if isinstance(loader, cst.Call) and source.code(loader.func) in ("enumerate", "tqdm"):
         loader = loader.args[0].value
     is_named = isinstance(loader, cst.Name | cst.Attribute)
+    # The sampler may be out of reach where the loop is; a `DataLoader` has it as an attribute.
     return f"{source.code(loader)}.sampler" if is_named else None
 
 

@@ -56,6 +56,8 @@ class GatherWithoutGradient(JobRule):
         for kind in ("gathered", "value-reduced"):
             for one in joined_events(job, kind):
                 is_gather = kind == "gathered"
+                # Gathered tensors for a metric never reach the loss. Contrastive losses commonly
+                # put the rank's own tensor back, which has its gradient.
                 if is_gather and (not one.number("reaches") or one.number("replaced")):
                     continue
                 name = one.event.subject

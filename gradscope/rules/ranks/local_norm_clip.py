@@ -115,6 +115,7 @@ class LocalNormClip(JobRule):
                 context.measured(self.code, "difference", off, self.tolerance, step=step)
                 if off > self.tolerance and not _covers_less(job, columns, step):
                     wrong.append((step, returned, off))
+        # Most steps must show it, since a few may be clipped in another way.
         if not wrong or 2 * len(wrong) < len(steps):
             return None
         step, returned, off = wrong[0]
@@ -152,6 +153,8 @@ class LocalNormClip(JobRule):
             known = [factor for factor in factors if factor is not None]
             if len(known) < len(job.ranks):
                 continue
+            # A step whose norm is below the limit has a factor of 1 on each rank, and says nothing
+            # on the norm that was used.
             scaled += not agree([1.0, *known], self.factors)
             if not agree(known, self.factors) and self._differ(job, step, names):
                 wrong.append((step, known))
@@ -297,8 +300,11 @@ def _remedy(job: Job) -> str:
 def _off_by(job: Job, step: int, returned: Sequence[float], norm: float, tolerance: float) -> str:
     """Return the deviation of returned norms as text: a known factor, or the rank's own part."""
     parts = [math.sqrt(math.fsum(rank.squares("backward", step).values())) for rank in job.ranks]
+    # The rank's own part comes first: with two ranks of similar parts it is close to the root of a
+    # size, too.
     if all(agree([part, other], tolerance) for part, other in zip(parts, returned, strict=True)):
         return ": each rank returns the norm of the part that it holds"
+    # Ranks that return different norms have no common factor to name.
     if not agree(returned, tolerance):
         return ""
     for name, size in _sizes(job).items():
@@ -313,6 +319,7 @@ def _off_by(job: Job, step: int, returned: Sequence[float], norm: float, toleran
 def _sizes(job: Job) -> dict[str, int]:
     """Return the numbers of ranks by which norms differ, by kind of norm."""
     meshes = dict.fromkeys(m for one in job.first.placements.values() for m in one.mesh)
+    # A dimension of the mesh says more than the world size, so it is tried first.
     found = {f"the size of {name}": size for name, size in meshes if size < job.world_size}
     copies = max((max(one.copies, 1) for one in job.first.placements.values()), default=1)
     found["the number of shards"] = job.world_size // copies
@@ -339,9 +346,12 @@ def _clips(rank: Rank) -> dict[int, tuple[float, EventRecord]]:
     found: dict[int, list[tuple[float, EventRecord]]] = {}
     for event in rank.recording.events:
         numbers = dict(event.numbers)
+        # Only the 2-norm joins over ranks by squares, and a loss scale would be a factor of its
+        # own.
         is_plain = numbers.get("norm_type") == 2 and not numbers.get("scaled")
         if event.kind == "clip-norm" and is_plain and "norm" in numbers:
             found.setdefault(event.step, []).append((numbers["norm"], event))
+    # Several clips in a step are for parts of the model, each with a norm of its own.
     return {step: ones[0] for step, ones in found.items() if len(ones) == 1}
 
 
@@ -352,6 +362,7 @@ def _covers_less(
     for rank, column in zip(job.ranks, columns, strict=True):
         given = dict(column[step][1].numbers).get("parameters", 0.0)
         measured = rank.squares("backward", step)
+        # The norm of a part, as of one of two networks, is rightly smaller than the global one.
         if given < sum(value > 0 for value in measured.values()):
             return True
     return False

@@ -229,12 +229,15 @@ class RanksApart(JobRule):
             name
             for name in names
             if all(name in one for one in found)
+            # The numbers are squares of norms, which differ by twice as much.
             and not agree([one[name] for one in found], 2 * self.tolerance)
         ]
 
     def _cause(
         self, job: Job, step: int, apart: Sequence[str], names: Sequence[str]
     ) -> Cause | None:
+        # The order is that of a training step: a difference that comes earlier causes all later
+        # ones.
         if step == min(job.common_steps("weight")):
             return at_the_beginning(job)
         rates = of_rates(job, step)
@@ -258,6 +261,8 @@ class RanksApart(JobRule):
         if job.is_by_hand:
             left = self._differing(job, "step", step, names)
             written = job.first.lines("written-gradient")
+            # If all gradients differ, nothing was reduced or something changed all of them. Only a
+            # rest shows a loop that leaves some out.
             if len(left) < len(names):
                 what = f"the reduction by hand leaves out {left[0]}"
                 site = next(iter(reductions(job)), None) or step_site(job.first)
@@ -266,6 +271,8 @@ class RanksApart(JobRule):
                 others = [*((one, "the loop that reduces is here") for one in loops), *others]
                 return Cause(what, "reduce the gradient of every parameter", site, tuple(others))
         elif self._differing(job, "backward", step, names):
+            # `module.to(dtype)` and the like replace the AccumulateGrad nodes on which DDP has its
+            # hooks.
             converted = job.first.lines("converted")
             if converted:
                 return Cause(
@@ -300,6 +307,8 @@ def _replicated(job: Job) -> list[str]:
     """Return the parameters that every rank has a replica of."""
     if not job.is_data_parallel or job.averages_weights:
         return []
+    # A script that reduces by hand wraps nothing, so its parameters are local to the recording.
+    # Otherwise a local one is of an unwrapped model.
     kinds = {"replicated", "local"} if job.is_by_hand else {"replicated"}
     names = [
         name

@@ -61,6 +61,8 @@ class RanksOutOfStep(JobRule):
     code: ClassVar[str] = "GS806"
     name: ClassVar[str] = "ranks-out-of-step"
     level: ClassVar[Severity] = "error"
+    # A stopped job ends between two steps, where rules on unused gradients and on reach find
+    # something.
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS305", "GS307", "GS506", "GS801")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -71,6 +73,8 @@ class RanksOutOfStep(JobRule):
             yield self._unreached(context, job, left[0])
         elif job.is_joined:
             other = list(self._other_order(context, job))
+            # Another order of modules explains uneven passes, and these explain a collective that
+            # was started alone.
             yield from other or list(self._uneven(context, job)) or self._alone(context, job)
 
     def _unreached(self, context: RuleContext, job: Job, rank: Rank) -> Finding:
@@ -143,8 +147,10 @@ class RanksOutOfStep(JobRule):
         states = {one.rank: one.state for one in endings(job)}
         counts = {rank.number: rank.backward_count for rank in job.ranks}
         fewest, most = min(counts.values()), max(counts.values())
+        # A rank that raised an exception of its own has fewer passes because of it.
         if fewest == most or "failed" in states.values():
             return
+        # A job that ended well may have uneven passes, as under `model.join()`.
         if not {"consequence", "lost"} & set(states.values()) or not job.is_data_parallel:
             return
         behind = [rank for rank in job.ranks if counts[rank.number] == fewest]
@@ -225,6 +231,7 @@ def _names(rank: Rank) -> list[str]:
     """Return the parameters that DDP's exception names by their numbers."""
     message = "" if rank.ending is None else rank.ending.message
     found = _INDICES.search(message)
+    # DDP's exception counts the parameters that it reduces, in the order of the model.
     reduced = [name for name, one in rank.placements.items() if one.is_reduced]
     if found is None:
         return _unreached(rank)

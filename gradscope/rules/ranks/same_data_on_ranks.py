@@ -72,6 +72,8 @@ class SameDataOnRanks(JobRule):
         yield from self._overlapping(context, job)
         alike = self._alike(job) if job.is_data_parallel else []
         share = 1.0
+        # Equal digests of whole batches are certain and cheap. Rows are compared only where no
+        # batches are equal.
         if len(alike) < 2 and job.is_data_parallel:
             alike, share = self._sharing(context, job)
         if len(alike) <= _partners(job):
@@ -120,9 +122,12 @@ class SameDataOnRanks(JobRule):
         """Yield a finding on samplers that take their shares of another order, or of other data."""
         for one in joined_events(job, "sampler") if job.is_data_parallel else ():
             known = [dict(event.numbers) for event in _made_at(job, one)]
+            # Without shuffling, `DistributedSampler` does not read its seed.
             seeds = {numbers.get("seed") for numbers in known if numbers.get("shuffle")}
             subsets = {numbers.get("subset") for numbers in known}
             sizes = {numbers.get("ranks") for numbers in known}
+            # A sampler with another number of ranks is for a part of the job, whose data may be
+            # another.
             if len(known) < len(job.ranks) or sizes != {float(job.world_size)}:
                 continue
             if max(len(seeds), len(subsets)) < 2:
@@ -157,6 +162,7 @@ class SameDataOnRanks(JobRule):
         """Return ranks that have most rows of each batch in common with the next, and the share."""
         alike: list[int] = []
         lowest = 1.0
+        # Shares that are shifted by some rows overlap with those of the next rank most.
         for one, other in pairwise(job.ranks):
             share = min(
                 (common_rows(*both) for both in zip(one.passes, other.passes, strict=False)),

@@ -66,6 +66,8 @@ class StatisticsPerRank(JobRule):
             rows = _rows(rank)
             if rows is not None:
                 context.measured(self.code, "rows_per_rank", rows, self.rows, fires="below")
+            # DDP sends rank 0's buffers to all ranks before each forward, unless this option is
+            # off.
             is_apart = not options.get("broadcast_buffers", 1.0)
             if not is_apart and (rows is None or rows >= self.rows):
                 continue
@@ -125,6 +127,7 @@ def _differs(job: Job, one: JoinedEvent) -> bool:
     """Return whether a buffer differs between ranks that measured it at the same step."""
     same = [event for rank, event in job.events("buffer") if event.subject == one.event.subject]
     norms = [dict(event.numbers)["norm"] for event in same]
+    # Ranks that have measured a buffer at different times may differ by an update alone.
     return len({event.count for event in same}) == 1 < len(same) and not agree(norms)
 
 

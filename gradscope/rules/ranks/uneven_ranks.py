@@ -69,6 +69,7 @@ class UnevenRanks(JobRule):
         context.measured(
             self.code, "median_deviation", median(deviations), self.deviation, subject=what
         )
+        # The median ignores the last batches of epochs.
         if median(deviations) <= self.deviation:
             return
         worst = rows[deviations.index(max(deviations))]
@@ -108,9 +109,11 @@ def _deviation(counts: list[float]) -> float:
 
 def _counts(job: Job) -> tuple[str, list[list[float]]] | None:
     """Return the unit, and the counts of the ranks in each pass; None if unknown."""
+    # Tokens come first: ranks with equal numbers of rows may have unequal numbers of targets.
     for what in ("tokens", "rows"):
         columns = [_of_rank(rank, what) for rank in job.ranks]
         rows = [list(row) for row in zip(*columns, strict=False) if all(row)]
+        # One pass alone may be the last of an epoch, which is smaller on some ranks.
         if len(rows) >= 2:
             return what, [[float(one or 0) for one in row] for row in rows]
     return None
@@ -126,6 +129,8 @@ def _of_rank(rank: Rank, what: str) -> list[float | None]:
         if numbers.get("reduction") == 1.0 and (what == "rows" or "tokens" in numbers):
             count = numbers.get("tokens") if what == "tokens" else one.rows
             found.append(None if count is None else float(count))
+        # A sum divided by a whole number is a mean over as many tokens, as with a mask that the
+        # script counts itself.
         elif is_sum and what == "tokens" and divided > 1 and divided == int(divided):
             found.append(divided)
         else:

@@ -102,8 +102,12 @@ class UnsynchronisedGradient(JobRule):
             return
         for kind in _WAYS:
             for one in joined_events(job, kind):
+                # torch's `noop_hook` is meant for measuring backward without communication. Other
+                # hooks reduce in ways of their own.
                 if kind == "hook" and "noop" not in one.event.subject:
                     continue
+                # Shards have no replicas to compare. For replicas, equal weights some steps later
+                # prove that something unseen has reduced the gradients.
                 if kind == _UNREDUCED or not _stays_equal(job, one.event.step):
                     yield self._way(context, job, one, kind)
         yield from self._unknown(context, job)
@@ -137,6 +141,8 @@ class UnsynchronisedGradient(JobRule):
     def _unknown(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         groups: dict[tuple[str, int], list[JoinedEvent]] = {}
         for one in joined_events(job, "unknown-parameter"):
+            # A parameter that DDP found frozen and did not register is changed by the line that
+            # unfreezes it, not by the one that made it.
             is_apart = one.number("replaced") or not one.rank.lines("written-unfreeze")
             site = one.site if is_apart else one.rank.lines("written-unfreeze")[-1]
             key = ("", 0) if site is None else (site.file, site.line)
@@ -171,6 +177,7 @@ class UnsynchronisedGradient(JobRule):
         """Yield parameters that were equal at first, that no wrapper holds, and that part."""
         kinds = ("unknown-parameter", "ignored")
         reported = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
+        # Events name a parameter within the wrapped model, without the variable that holds it.
         names = [name for name in _apart(job) if not f".{name}".endswith(reported or ("-",))]
         if (
             not names
@@ -246,6 +253,7 @@ def _apart(job: Job) -> list[str]:
     names = [n for n in trained if all(r.placements[n].kind == "local" for r in job.ranks)]
     if len(steps) < 2 or not names:
         return []
+    # Weights that begin apart are models of their own, or another rule's finding.
     begin = set(_differing(job, steps[0], names))
     if not job.is_data_parallel and (begin or job.is_pipelined):
         return []  # stages of a pipeline, or models of their own

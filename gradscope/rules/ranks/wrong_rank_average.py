@@ -136,6 +136,8 @@ class WrongRankAverage(JobRule):
             )
 
     def _divided(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        # Without a wrapper nothing averages, and the division is right. Ranks of tensor parallelism
+        # share one batch.
         if not any(rank.wrapped for rank in job.ranks) or job.is_tensor_parallel:
             return
         if _has_own_divisor(job.first):
@@ -174,6 +176,7 @@ class WrongRankAverage(JobRule):
             is_division = found is not None and found[0].operation.startswith("DivBackward")
             same = [one for one in written if found and one.line == found[1].line]
             return same[0] if is_division and same else None
+        # With accumulation, the divisor is the product of the ranks and the micro-batches.
         passes = round(rank.backward_count / max(rank.step_count, 1))
         known = {float(job.world_size), float(job.world_size * passes)}
         divided = [
@@ -189,6 +192,7 @@ class WrongRankAverage(JobRule):
             self.code, "share_of_passes", len(divided), len(events), self.share, site=written[-1]
         )
         is_wrong = len(divided) >= self.share * len(events)
+        # Some multiply the gradients again before the step, to sum over the ranks.
         return written[-1] if is_wrong and not is_multiplied(rank, job.world_size) else None
 
     def _multiplied(self, context: RuleContext, job: Job) -> Iterator[Finding]:
@@ -205,6 +209,7 @@ class WrongRankAverage(JobRule):
             return  # the loss may be a part of one over the rows of all ranks
         wrong = multiplied_means(rank, size)
         ratios = (rank.scaling(step) for step in rank.steps("step"))
+        # A later division of the gradients by the number of ranks cancels the factor.
         is_undone = any(one is not None and abs(one * size - 1) <= SAME for one in ratios)
         if len(wrong) < self.share * len(passes) or is_undone:
             return
@@ -229,6 +234,8 @@ class WrongRankAverage(JobRule):
         """Yield a finding if gradients that a wrapper averaged are divided before the step."""
         rank = job.first
         written = {(one.file, one.line) for one in rank.lines("written-gradient")}
+        # A division by the number of ranks is common for metrics. Only one on a line that writes
+        # gradients concerns them.
         divided = [s for s in rank.lines("divided-by-ranks") if (s.file, s.line) in written]
         if not rank.wrapped or job.is_by_hand or not divided or job.world_size == 1:
             return
@@ -259,6 +266,7 @@ class WrongRankAverage(JobRule):
     def _by_all(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield a finding if a number of all ranks divides what is then averaged over them."""
         rank = job.first
+        # A communication hook may divide by something else than the number of ranks.
         has_own = _has_own_divisor(rank) or bool(rank.events.get("hook"))
         if not rank.wrapped or has_own or job.world_size == 1 or job.is_tensor_parallel:
             return
@@ -297,6 +305,8 @@ class WrongRankAverage(JobRule):
             ratio = one.number("ratio") or 0.0
             divisors = [dict(event.numbers).get("divided", 1.0) for event in one.rank.backwards]
             is_divided = any(divides(divisor, job.world_size) for divisor in divisors)
+            # A sum over the own rows may be divided by the rows of all ranks, which makes the sum
+            # of gradients right.
             is_global = any(dict(e.numbers).get("reduction") == 0.0 for e in one.rank.backwards)
             if not one.number("is_sum") or abs(ratio - 1) > SAME or job.world_size == 1:
                 continue
@@ -327,6 +337,7 @@ class WrongRankAverage(JobRule):
             ratios = (one.rank.scaling(step) for step in one.rank.steps("step"))
             is_divided = any(divides(divisor, size) for divisor in divisors)
             is_scaled = any(r is not None and abs(r * size - 1) <= SAME for r in ratios)
+            # A number that is summed over the ranks may be the divisor of the loss.
             if size == 1 or is_divided or is_scaled or one.rank.events.get("summed-number"):
                 continue
             yield self.finding(

@@ -37,6 +37,7 @@ class Cause:
 def at_the_beginning(job: Job) -> Cause:
     """Return why ranks begin with different weights."""
     related: list[tuple[Site | None, str]] = []
+    # A checkpoint that every rank loads makes the weights equal.
     loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
     seeds = [one for one in joined_events(job, "seed") if _differs(job, one.site)]
     models = [rank.index.site(m.site) for rank in job.ranks[:1] for m in rank.recording.modules]
@@ -75,6 +76,8 @@ def drawn_apart(job: Job) -> list[JoinedEvent]:
     for one in joined_events(job, "drawn"):
         same = [event for _, event in job.events("drawn") if event.subject == one.event.subject]
         numbers = [dict(event.numbers) for event in same]
+        # A buffer that changes while training is a statistic or a state, which may be that of a
+        # rank.
         is_constant = all(each["norm"] == each["first"] for each in numbers)
         is_own = any(one.event.subject.startswith(f"{module}.") for module in own if module)
         is_apart = not agree([each["norm"] for each in numbers])
@@ -133,6 +136,7 @@ def left_out_of_optimizer(job: Job, apart: Sequence[str]) -> Cause | None:
     held = {rank.number: _held(rank) for rank in job.ranks}
     for name in apart:
         lacking = [rank for rank in job.ranks if name not in held[rank.number]]
+        # If no optimizer of any rank holds it, the cause is elsewhere.
         if not lacking or len(lacking) == len(job.ranks):
             continue
         rank = lacking[0]
@@ -166,6 +170,7 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 def after_equal_steps(job: Job, step: int) -> Cause:
     """Return what changes weights besides equal steps."""
     loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    # Weights are compared before a step, so what has changed them happened in the step before.
     at = step_site(job.first, step - 1) or step_site(job.first)
     written = _late(job, job.first.lines("written-weight"))
     branches = _late(job, job.first.lines("written-one-rank"))
@@ -226,6 +231,8 @@ def _late(job: Job, found: list[Site]) -> list[Site]:
     start = backward_site(job.first)
     if start is None:
         return found
+    # Gradients are changed after the backward. Lines before it are those of an earlier phase, or of
+    # helpers.
     return sorted(found, key=lambda site: (site.file != start.file, site.line < start.line))
 
 

@@ -47,6 +47,7 @@ def divided_by(rank: Rank, values: Mapping[int, float], world_size: int) -> tupl
 def is_by_product(backward: Mapping[str, float], world_size: int) -> bool:
     """Return whether a sum is divided by a number of rows or tokens times the number of ranks."""
     divisor = backward.get("divided", 1.0)
+    # The number of ranks alone would be a weight of the sum, not a mean over rows.
     is_multiple = divisor > world_size and divisor % world_size == 0
     return is_multiple and backward.get("multiplied", 1.0) == 1.0
 
@@ -61,10 +62,12 @@ def multiplied_means(rank: Rank, world_size: int) -> list[Mapping[str, float]]:
         by_step.setdefault(event.step, []).append(dict(event.numbers))
     found = []
     for passes in by_step.values():
+        # An unknown count is NaN, which makes the sum NaN and equal to no divisor.
         own = {math.fsum(one.get(unit, math.nan) for one in passes) for unit in ("tokens", "rows")}
         for one in passes:
             multiplied = one.get("multiplied", 1.0)
             is_sum = one.get("reduction") == 0.0
+            # `loss * world_size / tokens` is recorded as a division by `tokens / world_size`.
             is_own = is_sum and one.get("divided", 1.0) * multiplied in own
             if (one.get("reduction") == 1.0 or is_own) and abs(multiplied - world_size) <= SAME:
                 found.append(one)
@@ -89,6 +92,8 @@ def of_loss(rank: Rank, kind: str) -> list[Site]:
         rank: The rank.
         kind: `divided-by-ranks` or `multiplied-by-ranks`.
     """
+    # A division counts for the loss where it assigns to the variable that backward is called on, or
+    # returns from a function that makes it.
     subjects = {event.subject.split(" ")[0] for event in rank.backwards}
     start = backward_site(rank)
     found = []
@@ -102,6 +107,7 @@ def of_loss(rank: Rank, kind: str) -> list[Site]:
 
 def divides(divisor: float, world_size: int) -> bool:
     """Return whether a divisor is the number of ranks, or a whole multiple of it."""
+    # NaN is no divisor, as of a loss that is multiplied by zero or NaN; it differs from itself.
     if world_size < 2 or divisor != divisor:
         return False
     ratio = divisor / world_size

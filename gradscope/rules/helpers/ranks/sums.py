@@ -73,6 +73,8 @@ def _taken_again(job: Job) -> Iterator[Sum]:
 def _without_division(job: Job) -> Iterator[Sum]:
     """Yield a division by 1 in place of FSDP's mean, if the loss is one of a rank's own rows."""
     rank, size = job.first, job.world_size
+    # FSDP2 sums where its division factor is set to 1; by default it divides by the number of
+    # ranks.
     is_sum = any(dict(one.options).get("divisor") == 1.0 for one in rank.wrapped)
     if not is_sum or job.is_tensor_parallel or _is_scaled(rank, size):
         return
@@ -121,13 +123,17 @@ def _of_equal_losses(job: Job) -> Iterator[Sum]:
     The layers are spread over the ranks by the script. Each rank computes the whole loss.
     """
     rank, size = job.first, job.world_size
+    # A wrapper averages the gradients, which takes the factor away. With a rank missing, it is
+    # unknown whether all have the same loss.
     if not job.is_joined or job.missing or job.strategy or job.is_pipelined:
         return
     columns = [[dict(event.numbers) for event in one.backwards] for one in job.ranks]
     losses = [tuple(one.get("loss") for one in column) for column in columns]
     is_divided = any(divides(one.get("divided", 1.0), size) for one in columns[0])
+    # Losses must be equal bit for bit in several passes: only one loss that all ranks compute is.
     if len(set(losses)) != 1 or None in losses[0] or len(losses[0]) < _LEAST or is_divided:
         return
+    # Ranks that hold equal weights and equal batches are replicas, whose activations nobody sums.
     if _is_scaled(rank, size) or not have_same_batches(job.ranks) or not begin_apart(job):
         return
     for one in joined_events(job, "summed-with-gradient"):
@@ -172,6 +178,8 @@ def _of_experts(job: Job) -> Iterator[Sum]:
     steps = job.common_steps("step")
     factors = [one.scaling(step, own) for one in job.ranks for step in steps]
     known = [one for one in factors if one is not None]
+    # A norm that changes between backward and step shows that the script divides, or clips, in
+    # between.
     if len(known) < _LEAST or any(abs(one - 1) > SAME for one in known):
         return
     reduced = rank.lines("gradient-reduced")
@@ -198,6 +206,8 @@ def _averages(rank: Rank, size: int) -> bool:
     """Return whether gradients are means over the ranks, and nothing else is divided by these."""
     reduced = rank.lines("gradient-reduced")
     divisions = rank.lines("divided-by-ranks")
+    # A division a few lines below a reduction is a part of it. Elsewhere, it may be for the experts
+    # alone.
     is_near = all(
         any(one.file == other.file and 0 <= one.line - other.line <= _NEAR for other in reduced)
         for one in divisions
