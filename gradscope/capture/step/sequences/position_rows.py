@@ -65,12 +65,24 @@ def _shape_of_sum(args: Args) -> tuple[int, int] | None:
             return None
         if states.ndim != 3 or rows.shape != (states.shape[0], 1, states.shape[2]):
             continue
-        # A part of a constant that the model keeps, and not what it computed for each example.
         table = rows._base
-        is_constant = table is not None and table.is_leaf and table.shape[-1:] == rows.shape[-1:]
-        if is_constant and states.shape[0] > 1 and states.shape[0] != states.shape[1] > 1:
-            return states.shape[0], states.shape[1]
+        examples, positions, features = states.shape
+        # A mask of the keys of each example has this form beside scores, which are square.
+        if positions in (1, examples, features) or examples == 1:
+            continue
+        if table is not None and _is_longer_table(table, rows):
+            return examples, positions
     return None
+
+
+def _is_longer_table(table: Tensor, rows: Tensor) -> bool:
+    """Return whether rows are the first ones of a constant that the model keeps.
+
+    What is computed for each example, as an encoding of its time step, has as many rows as it.
+    """
+    is_start = table.storage_offset() == rows.storage_offset()
+    is_same = table.ndim == rows.ndim and table.shape[1:] == rows.shape[1:]
+    return table.is_leaf and is_start and is_same and table.shape[0] > rows.shape[0]
 
 
 def _dimensions_of(name: str, args: Args, given: Mapping[str, object]) -> tuple[int, int] | None:

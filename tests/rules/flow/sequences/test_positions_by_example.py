@@ -77,6 +77,8 @@ HEALTHY = {
         {},
     ),
     "one for all": ("x + self.table[3]", {}),
+    "one number for each example": ("x + x.detach().mean((1, 2))[:, None, None].tanh()", {}),
+    "a copy of as many": ("x + self.table[:6].clone()[:]", {}),
 }
 
 
