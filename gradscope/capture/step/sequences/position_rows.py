@@ -81,8 +81,9 @@ def _is_longer_table(table: Tensor, rows: Tensor) -> bool:
     What is computed for each example, as an encoding of its time step, has as many rows as it.
     """
     is_start = table.storage_offset() == rows.storage_offset()
-    is_same = table.ndim == rows.ndim and table.shape[1:] == rows.shape[1:]
-    return table.is_leaf and is_start and is_same and table.shape[0] > rows.shape[0]
+    # The table may itself be a view, of a matrix without the dimension of the examples.
+    is_longer = table.shape[-1:] == rows.shape[-1:] and table.numel() > rows.numel()
+    return table.is_leaf and is_start and is_longer
 
 
 def _dimensions_of(name: str, args: Args, given: Mapping[str, object]) -> tuple[int, int] | None:
