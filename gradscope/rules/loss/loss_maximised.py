@@ -277,6 +277,7 @@ class LossMaximised(Rule):
         classes = None if comparison is None else classes_of(comparison)
         if comparison is None or classes is None or comparison.reduction != "mean":
             return None
+        # The result is a single number, and its minimum is its value.
         stat = context.shared(forward_stats)[comparison.result]
         share = stat.minimum / math.log(classes)
         context.measured(self.code, "share_of_chance", share, self.least, site=comparison.site)
@@ -337,4 +338,5 @@ def _trained_by_alone(
 
 def _is_custom(node: NodeRecord) -> bool:
     """Return whether a custom function made a node, which may reverse its gradient."""
+    # Nodes of torch end with a number, as `MulBackward0`; those of custom functions do not.
     return node.kind == "operation" and not node.operation[-1:].isdigit()

@@ -116,6 +116,7 @@ def _sum_behind(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
     """Return the sum that makes a number, alone or with constant factors."""
     while not node.operation.startswith(_SUMS):
         inputs = context.successors.get(node.index, ())
+        # A constant factor has no edge.
         if len(inputs) != 1 or not (node.kind == "view" or node.operation in _WEIGHTS):
             return None
         node = context.recording.nodes[inputs[0].node]
