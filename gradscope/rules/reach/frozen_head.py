@@ -101,6 +101,7 @@ class FrozenHead(Rule):
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
             return
         replaced = _replacement(context, layers, head.module)
+        # In a network that is frozen as a whole, a replaced layer was frozen along.
         if replaced is not None and not _learns_around(context, head.module):
             replaced = None
         is_other = replaced is None and _is_of_frozen_network(context, layers, head)
@@ -200,6 +201,7 @@ def _is_of_frozen_network(
     """
     following = [call for call in _calls(context, layers) if call.module != head.module]
     before = bool(following) and _is_frozen(layers[following[0].module])
+    # Its second call is that of the target, which has no gradient to pass on.
     on_data = any(
         call.module == head.module and not call.inputs for call in context.recording.calls
     )
@@ -259,6 +261,8 @@ def _freeze(context: RuleContext, made: Site | None) -> Site | None:
             for site in lines
             if site is not None
             and made is not None
+            # Lines of other files may freeze other networks. No line stands beside what an
+            # installed file makes.
             and (site.file == made.file or made.is_installed)
         ),
         key=lambda site: site.line,

@@ -111,6 +111,7 @@ class GradientCut(Rule):
         """Yield a finding for every line that cuts parameters off."""
         reach = context.shared(Reach)
         for stop in reach.stops:
+            # Choices and draws have remedies of their own, and so another rule.
             if stop.cut.kind != "non-differentiable" and not reach.draws(stop):
                 yield self._finding(context, reach, stop)
 

@@ -203,6 +203,7 @@ class ParameterNotInOptimizer(Rule):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
         called = _caller(context, parts) if late else None
+        # What a library makes is placed at the line that calls it.
         is_foreign = made is not None and context.recording.sites[made].is_installed
         chosen = optimizer.site if optimizer.given is None else optimizer.given
         lines = (

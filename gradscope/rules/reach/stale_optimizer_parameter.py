@@ -92,6 +92,8 @@ class StaleOptimizerParameter(Rule):
         reach = context.shared(Reach)
         trained = [node for node in context.first.nodes if _is_trained_leaf(context, node)]
         for stop in reach.stops if trained and not reach.learning else ():
+            # `detach().requires_grad_()` outside of a model starts a graph of its own, which the
+            # cut does not join.
             if stop.cut.kind != "detach" or stop.cut.call is not None or stop.joins:
                 continue
             for record in optimizers.with_parameters:
