@@ -122,6 +122,8 @@ class ExplodingGradient(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient explodes."""
+        # Growth of the forward explains what is not finite. A trend of many layers says more than
+        # one jump.
         found = self._overflowing(context) or self._growing(context) or self._through_time(context)
         found = found or self._recurring(context) or self._jumping(context)
         if found is not None:
@@ -164,6 +166,8 @@ class ExplodingGradient(Rule):
         if _is_finite(context):
             return None
         trend = context.shared(Spines).forward_growth()
+        # Operations are matched from the loss to the input: values that grow in the forward fall
+        # this way.
         if trend is None or -trend.steady < self.error_decades:
             return None
         decades = -trend.steady

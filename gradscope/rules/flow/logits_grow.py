@@ -82,6 +82,7 @@ class LogitsGrow(Rule):
         """Yield a finding for attention and one for outputs, whose logits grow."""
         found: dict[str, list[LogitSeries]] = {}
         for series in logit_series(context.recording):
+            # NaN and infinity have rules of their own.
             if len(series.points) < self.captures or not isfinite(series.points[-1].value):
                 continue
             number = "largest_logit" if series.kind == "attention" else "log_normaliser"

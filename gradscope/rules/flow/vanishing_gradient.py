@@ -110,6 +110,7 @@ class VanishingGradient(Rule):
         opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(context, trend)
         if severity is None or opens:
             return
+        # What lies behind the middle of the fall has lost at least half of its orders of magnitude.
         starved = behind(context, trend.between[0].node, half_way(trend).node.depth)
         if is_recurrent(context, trend):
             # Weights that every time step uses learn from the last ones.
