@@ -47,6 +47,7 @@ def fates_of(recording: Recording) -> dict[str, Fate]:
     found = {record.name: Fate() for record in recording.parameters}
     norms = norms_of(recording)
     rows = zip(norms.parameters, norms.steps, norms.reaches, strict=True)
+    # Rows ascend by step: of those of one parameter, the last stays.
     alive = {parameter: step for parameter, step, reach in rows if reach == _ALIVE}
     last = dict(zip(norms.parameters, norms.weights, strict=True))
     first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
@@ -141,6 +142,7 @@ def facts_of(events: Sequence[Event]) -> RunFacts:
     for step in steps:
         if step.optimizer is not None and step.lr is not None:
             rates[step.optimizer] = max(rates.get(step.optimizer, 0.0), step.lr)
+    # A norm that is unknown shows nothing unsound.
     sound = (one.step for one in steps if not one.nonfinite and isfinite(one.norm or 0.0))
     return RunFacts(
         has_one_line=len({one.site for one in only(BackwardEvent, events)}) <= 1,

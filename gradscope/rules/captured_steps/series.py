@@ -192,6 +192,7 @@ def _stepping(
         if stat.reach in ("gradient", "zero")
     }
     found = [record for record in records if any(_is_same(facts, record, one) for one in steppers)]
+    # Of equals, the one that was made last may have replaced the others.
     return sorted(found, key=lambda record: (-len(record.parameters & reached), -record.index))
 
 
@@ -331,6 +332,7 @@ def _numbers(facts: StepFacts) -> Iterator[object]:
 def _counts(facts: StepFacts) -> Iterator[object]:
     recording = facts.recording
     yield tuple(record.requires_grad for record in recording.parameters)
+    # Only coarse parts of the shares that rules judge: small changes make no new state.
     yield tuple(int(10 * one.inactive / one.units) for one in recording.evidence_of(UnitRecord))
     yield tuple(
         2 * one.saturated >= one.elements for one in recording.evidence_of(SaturationRecord)

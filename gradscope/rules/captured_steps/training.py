@@ -126,6 +126,8 @@ class Training:
 
         alive = {name for name, one in self._fates.items() if one.last_alive >= captured.step}
         records = captured.recording.evidence_of(OptimizerRecord)
+        # Models that follow each other share their names: only an optimizer's record tells which
+        # one it holds.
         sure = {index for record in records for index in record.parameters}
         sure |= {index for name, index in known.items() if self._named[name] < 2}
         step = next(iter(captured.recording.steps), None)
@@ -219,6 +221,7 @@ class Training:
             return 0
         same = [one for one in only(BackwardEvent, self._events) if one.site == backward.site]
         first = min([backward.step, *(one.step for one in same[:1])])
+        # Before the first step of a line, there was nothing to clear.
         found = [one.added for one in same if one.step > first]
         return min(found, default=0) if len(found) > 1 else 0
 
@@ -361,8 +364,10 @@ class Training:
         found: list[StepEvent] = []
         is_skipped = False
         for event in islice(self._events, start, None):
+            # The first backward after a step feeds the next one.
             if isinstance(event, BackwardEvent) and (found or is_skipped):
                 break
+            # Gradients that are cleared before any step are used by none.
             if isinstance(event, ZeroEvent) and not found and 0 < reached <= event.unspent:
                 break
             if isinstance(event, StepEvent):
