@@ -77,6 +77,7 @@ class SkippedStep(Rule):
             skipped = [call for call in judged if call.skipped]
             if self._is_search(context, judged, skipped, has_ended=bool(made)):
                 continue
+            # A long run keeps some events for several of their kind.
             kept = context.shared(Windows).kept
             counts = kept.steps_of_events(skipped), kept.steps_of_events(judged)
             share = counts[0] / counts[1]
