@@ -39,6 +39,7 @@ class LossScale:
 
     def at(self, event: Event) -> float | None:
         """Return the scale at the time of an event; None if unknown."""
+        # The next update tells which scale the event had.
         position = bisect_right(self._updates, event.position, key=lambda one: one.position)
         if position < len(self._updates):
             return self._updates[position].scale_before
@@ -139,5 +140,6 @@ def _factor(clip: Clip) -> float | None:
         after = clip.event.norm_after
         factor = after / before if after is not None and before else 1.0
     else:
+        # A limit of infinity is how scripts measure a norm.
         factor = 1.0 if clip.only_measures else coefficient(limit, before)
     return factor if 0 < factor < 1 else None

@@ -29,12 +29,14 @@ class Intent(NamedTuple):
 
 def intent(reach: Reach, stop: Stop) -> Intent:
     """Return how bad a cut is that keeps parameters from learning."""
+    # Where nothing learns, no cut can be meant.
     if not reach.learning:
         return Intent("error", None)
     held = reach.is_held(stop.parameters)
     evidence = reach.indexed.shared(Evidence)
     if evidence.is_followed(stop.parameters):
         return Intent("note", "like something that follows what learns")
+    # What cannot be followed to the loss is a suspicion only.
     if not (reach.is_certain(stop) or _is_only_read(reach, stop)):
         return Intent("warning", None)
     if reach.is_target(stop):
@@ -97,6 +99,7 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
 def _is_accident(reach: Reach, stop: Stop) -> bool:
     """Return whether a cut is no usual way to freeze a backbone, as `detach()` is."""
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
+    # A way through NumPy may keep a loaded backbone as it is.
     is_array = stop.leaves_torch and not _is_given(reach, stop)
     return chooses or stop.is_copy or stop.is_written or stop.is_checkpoint or is_array
 
@@ -111,6 +114,7 @@ def _is_only_read(reach: Reach, stop: Stop) -> bool:
         and reach.is_held(stop.parameters) is True
         and not _is_named(reach, stop)
         and all(
+            # `if tensor:` chooses a branch, and its number goes nowhere else.
             cut.operation != "__bool__" and (reach.is_in_model(cut.call) or cut.comes_back)
             for cut in stop.cuts
         )

@@ -29,6 +29,7 @@ def flattening_activations(context: RuleContext, product: NodeRecord) -> tuple[N
         node = context.recording.nodes[ref.node]
         inputs = forward_inputs(context, ref.node)
         constant = [one for one in inputs if _is_constant(stats, one)]
+        # An activation of a constant is not what makes it constant.
         if node.operation.startswith(_CUTTING) and not constant:
             found[node.index] = node
         waiting += [one for one in constant if one not in seen]
@@ -54,4 +55,5 @@ def filled_bias(context: RuleContext, activation: NodeRecord) -> Site | None:
 
 def _is_constant(stats: dict[TensorRef, ForwardStat], ref: TensorRef) -> bool:
     stat = stats.get(ref)
+    # A single number shows no spread.
     return stat is not None and stat.numel > 1 and stat.minimum == stat.maximum

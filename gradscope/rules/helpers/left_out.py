@@ -120,6 +120,7 @@ class LeftOut:
         run = self.context.run
         if run is None or not run.are_gradients_assigned:
             return None
+        # The copies are other tensors: their shapes tell whose they are.
         own = self._shapes(part.parameters)
         optimizers = self.optimizers.with_parameters
         return next((one for one in optimizers if self._shapes(one.parameters) == own), None)
@@ -230,6 +231,7 @@ class LeftOut:
         if run.held.isdisjoint(run.learning):
             return False
         modules = self.context.recording.modules
+        # The root, which has no path, may hold all models of a script.
         models = [one for one in self._subtrees.lineage(part.module) if modules[one].path]
         return all(self._subtrees.trainable[one].isdisjoint(self.optimizers.held) for one in models)
 

@@ -173,6 +173,7 @@ def overfull(accumulation: Accumulation) -> tuple[Window, ...]:
         return tuple(with_epoch)
     if accumulation.series.windows[0] in found:
         return ()  # nothing was left over before: `if i % k == 0 and i > 0` begins with k + 1
+    # Epochs of one length leave equally many over.
     sizes = {len(one.passes) for one in found}
     return tuple(found) if len(found) > 1 and len(sizes) == 1 else ()
 

@@ -183,6 +183,7 @@ def is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
     output = stats.get(TensorRef(node=node.index, slot=0))
     if singularity is None or output is None:
         return False
+    # Where the output cannot show the point, any of its elements may be there.
     counts = {"zeros": output.zeros, "nonfinite": output.nonfinite, "none": 1}
     return counts[singularity.sign] > 0
 
@@ -345,4 +346,5 @@ def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
 
 def _loss(event: BackwardEvent) -> float:
     loss = event.loss
+    # A loss that is unknown is taken for a finite one.
     return 0.0 if loss is None else loss
