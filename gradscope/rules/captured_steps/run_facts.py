@@ -116,6 +116,7 @@ def _losses_before(events: Sequence[Event], backward: BackwardStart) -> Iterator
 
 
 def _losses(events: Iterable[Event], backward: BackwardStart) -> Iterator[float]:
+    # Losses of other lines may have another size.
     same = (one for one in only(BackwardEvent, events) if one.site == backward.site)
     yield from (one.loss for one in same if one.loss is not None)
 

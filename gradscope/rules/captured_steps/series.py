@@ -62,6 +62,7 @@ class StepFacts:
     def graph(self) -> int:
         """Hash that is equal for graphs of the same operations, edges and parameters."""
         recording = self.recording
+        # Captured steps number their parameters each for itself: names are the same in all.
         names = [record.name for record in recording.parameters]
         nodes = tuple(
             (node.operation, None if node.parameter is None else names[node.parameter])

@@ -181,6 +181,7 @@ class Training:
         unfreezes them means the new one to train them.
         """
         after = [one for one in only(StepEvent, self._events) if one.step >= captured.step]
+        # A pause of a few steps may be another player's turn.
         is_over = len({one.step for one in after}) >= self._least_without
         stepping = {one.optimizer for one in after}
         ended = {one.optimizer for one in only(StepEvent, self._events)} - stepping
@@ -223,6 +224,7 @@ class Training:
         first = min([backward.step, *(one.step for one in same[:1])])
         # Before the first step of a line, there was nothing to clear.
         found = [one.added for one in same if one.step > first]
+        # One backward with nothing added shows that something clears.
         return min(found, default=0) if len(found) > 1 else 0
 
     def _steps_before(self, captured: CapturedStep) -> Iterator[StepBefore]:

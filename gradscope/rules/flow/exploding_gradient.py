@@ -139,6 +139,7 @@ class ExplodingGradient(Rule):
         if trend is None:
             return None
         lasting = later.growth.steady if later and later.growth else trend.steady
+        # What only the first step shows is gone in the later one: the smaller rise counts.
         decades = min(trend.steady, lasting)
         limits: dict[Severity, float] = {
             "error": self.error_decades,
@@ -194,6 +195,7 @@ class ExplodingGradient(Rule):
         owner = worst.record.module
         calls = worst.record.call_site
         made = context.recording.modules[owner].site
+        # The line that draws the weights is to be changed, where there is one.
         sites = (initialisation_site(context, [owner]), made, calls)
         site = next((one for one in sites if one is not None), None)
         return self.finding(

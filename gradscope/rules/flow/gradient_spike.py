@@ -191,6 +191,7 @@ class GradientSpike(Rule):
         most: int | None,
     ) -> Finding:
         window = series.windows[spike.position]
+        # Gradients may come from elsewhere than a backward, as from an assignment.
         backward = window.passes[-1] if window.passes else window.step
         before, after = _losses_around(series.windows, spike.position)
         leaders = _leaders(context, series.windows, spike.position)

@@ -143,6 +143,8 @@ class UpdateTooSmall(Rule):
                 if is_planned
                 else "see whether a division of whole numbers, as in `lr * batch // 256`, gave 0"
             ),
+            # A schedule is at fault where it rests, and a rate of 0 where it is given to the
+            # optimizer.
             site=made if not is_planned else call_site if rested is None else rested,
             related=(
                 context.related(call_site if rested is not None else None, "the scheduler steps"),

@@ -95,6 +95,7 @@ def _is_of_own_constant(context: RuleContext, record: ComparisonRecord) -> bool:
     for one in context.recording.evidence_of(PathCutRecord):
         if inner & set(one.joins):
             cut |= set(one.parameters)
+    # Without a cut behind it, the other side is data.
     return len(held & cut) >= _LEAST_SHARED * len(cut) > 0
 
 

@@ -62,6 +62,7 @@ def step_of_another(context: RuleContext, clip: Clip) -> StepEvent | None:
     step = next(after, None)
     if not isinstance(step, StepEvent) or step.optimizer in (None, clip.step_before.optimizer):
         return None
+    # A step with clipped gradients has a clip of its own.
     return step if step.fresh and not step.clipped else None
 
 

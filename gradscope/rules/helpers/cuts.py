@@ -43,6 +43,7 @@ def intent(reach: Reach, stop: Stop) -> Intent:
         return _of_target(reach, stop, held=held)
     if reach.has_ceased(stop):
         return Intent("note" if _is_named(reach, stop) else "warning", "like a stage of training")
+    # Whole modules are cut off to freeze them, parts of one mostly by mistake.
     if not stop.is_whole:
         return Intent("warning" if held is False else "error", None)
     return _of_whole_modules(reach, stop, held=held)
@@ -57,6 +58,7 @@ def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
         if (is_still or evidence.stays(stop.parameters)) and not is_kept:
             return Intent("error", None, "no other term of the loss and no forward moves it")
         return Intent("note", "like the straight-through estimator of a codebook")
+    # Who gives a target's network to an optimizer may mean it to learn.
     return Intent("warning" if held else "note", "like a target of the loss")
 
 

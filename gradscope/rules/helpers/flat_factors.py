@@ -48,6 +48,7 @@ def filled_bias(context: RuleContext, activation: NodeRecord) -> Site | None:
                 continue
             stat = context.parameter_stat(parameter)
             is_bias = len(context.recording.parameters[parameter].shape.dims) == 1
+            # A bias of zeros is usual, and pushes no unit below zero.
             if is_bias and stat is not None and stat.weight_norm:
                 return context.site(filled[parameter])
     return None

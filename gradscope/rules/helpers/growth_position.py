@@ -51,6 +51,7 @@ def trend_position(context: RuleContext, trend: Trend) -> Position:
     totals = defaultdict[tuple[object, ...], float](float)
     members = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node, change in trend.changes():
+        # Twenty equal layers on one line are one cause.
         group = (node.site, _layer_class(context, node), node.operation)
         totals[group] += sign * change
         members[group].append(node)

@@ -61,6 +61,7 @@ class LeftOut:
         Whoever sorts parameters into groups means them all, and clears what is left out on purpose.
         """
         is_kept = self.intent.is_never_cleared([p for one in self.parts for p in one.parameters])
+        # All that is left out has to be small together.
         is_small = sum(map(self.share, self.parts)) <= small_share
         return self.is_grouped and is_kept and is_small and not self._is_fixed(part)
 

@@ -63,6 +63,7 @@ class Float16WithoutScaler(FlushRule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
         for record, severity in self.flushed(context):
+            # With a scale, it is the scale that is too small, which another rule reports.
             if record.dtype != "float16" or is_scaled(context):
                 continue
             chosen = context.site(record.site)

@@ -70,6 +70,7 @@ class SkippedStep(Rule):
         by_line: dict[tuple[int | None, int | None], list[ScalerStepEvent]] = {}
         for event in context.shared(Windows).events:
             if isinstance(event, ScalerStepEvent):
+                # A loop over several optimizers steps them all at one line.
                 by_line.setdefault((event.site, event.optimizer), []).append(event)
         for calls in by_line.values():
             made = [position for position, call in enumerate(calls) if not call.skipped]

@@ -104,6 +104,7 @@ class FrozenHead(Rule):
         # In a network that is frozen as a whole, a replaced layer was frozen along.
         if replaced is not None and not _learns_around(context, head.module):
             replaced = None
+        # What was put in place of another head was meant to learn, whatever network it is in.
         is_other = replaced is None and _is_of_frozen_network(context, layers, head)
         if is_other or _learns_elsewhere(context, layers[head.module]):
             return
@@ -117,6 +118,7 @@ class FrozenHead(Rule):
             fires="below",
             subject=context.recording.modules[head.module].path,
         )
+        # Where all layers are frozen, norms, biases or prompts learn under an old head.
         if replaced is None and frozen == len(others):
             return
         is_new = frozen > 0 and _is_left_random(context, layers, head.module)

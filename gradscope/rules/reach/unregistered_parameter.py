@@ -89,6 +89,8 @@ class UnregisteredParameter(Rule):
                 continue
             if leaf.origin != "input" and not _is_cut_off(context, leaf):
                 site = leaf_site(context, leaf)
+                # All leaves of one attribute are one mistake, and so are those that one line
+                # stores.
                 key = (leaf.owner, leaf.attribute) if leaf.attribute else site
                 groups.setdefault(leaf.site or key, []).append(leaf)
         for leaves in groups.values():

@@ -110,6 +110,7 @@ def is_averaged_into_loss(context: RuleContext, node: int) -> bool:
 
     So it is with the terms of a loss, and not with what a model computes inside.
     """
+    # The node itself may average, as a loss function does.
     met_reduction = context.recording.nodes[node].operation in _REDUCTIONS | _LOSSES
     for user in users_up_to_loss(context, node):
         if user.kind != "view" and user.operation not in _BOUNDED_BY_DATA:

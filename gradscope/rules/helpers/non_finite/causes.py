@@ -161,6 +161,7 @@ def _overflow(context: RuleContext, one: GradientBreak, function: str) -> Cause 
     shapes = [shape for shape in (*one.node.outputs, *taken) if shape and shape.dtype in LARGEST]
     if not shapes:
         return None
+    # The type with the smallest range overflows first.
     dtype = min((shape.dtype for shape in shapes), key=LARGEST.__getitem__)
     largest = LARGEST[dtype]
     maximum = one.given.absolute_maximum

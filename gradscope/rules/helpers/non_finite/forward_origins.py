@@ -215,6 +215,7 @@ def forward_origins(context: RuleContext) -> tuple[ForwardOrigin, ...]:
     lost = any(one.reaches_loss for one in records.values())
     by_line: dict[int | None, ForwardOrigin] = {}
     for seen in records.values():
+        # A loss that is not finite breaks all gradients: where they break tells nothing more.
         breaks = () if lost else tuple(_broken_on(context, seen))
         if not (seen.reaches_loss or breaks):
             continue
