@@ -31,6 +31,7 @@ class Fate:
         self.weighed += 1
         if self.first_norm is None:
             self.first_norm = norm
+        # A norm that is summed in another order differs by rounding.
         self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)
 
 

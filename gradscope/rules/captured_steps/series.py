@@ -177,6 +177,8 @@ def _evidence(facts: StepFacts, training: Training, has_functions: bool) -> Iter
         elif not isinstance(one, OptimizerRecord):
             yield one
         elif one in stepping:
+            # Rules judge one optimizer in detail: that of most parameters which this backward
+            # reached.
             yield replace(one, is_targets=one is stepping[0])
         else:  # its stale parameters have nothing to do with this backward
             yield replace(one, is_targets=False, stale=())

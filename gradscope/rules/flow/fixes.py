@@ -327,6 +327,7 @@ def _moved(
     """Return the change that adds a small number, or clamps an angle's argument."""
     minimum = evidence.get("minimum")
     if kind in _EDGES:
+        # 1 - 1e-8 would be 1 in float32.
         clamped = "clamp(-1 + 1e-6, 1 - 1e-6)"
         call = cst.parse_expression(f"x.{clamped}")
         assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
@@ -371,6 +372,7 @@ def _summand(argument: cst.BaseExpression) -> cst.BaseExpression:
     return bare if is_arithmetic else operand(bare)
 
 
+# Half an order of magnitude from each to the next.
 _FACTORS = (3, 10, 30, 100)
 
 

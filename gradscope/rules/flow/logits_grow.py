@@ -103,6 +103,7 @@ class LogitsGrow(Rule):
     def _grows(self, points: tuple[LogitPoint, ...]) -> bool:
         first, *_, before, last = (point.value for point in points)
         highest = max(point.value for point in points)
+        # One step alone may be that of a batch of its own kind.
         is_large = last >= self.largest and before >= self.largest / 2
         return is_large and last >= self.factor * first and last >= self.lasting * highest
 

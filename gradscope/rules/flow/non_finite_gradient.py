@@ -142,6 +142,7 @@ class NonFiniteGradient(Rule):
         if is_square:
             singularity, function = None, "the square"  # its derivative is finite everywhere
         where = f", whose derivative is infinite where {singularity.where}" if singularity else ""
+        # Several operations that may be it leave the origin open.
         is_clear = suspected.is_likely and not suspected.others
         chance = "most likely" if is_clear else "possibly"
         broken = suspected.parameters

@@ -233,6 +233,7 @@ class UpdateSpike(Rule):
                 usual = median(own) if own else 0.0
                 if parameter not in risen and norm >= self.factor * usual > 0:
                     risen[parameter] = at, -norm / usual
+        # A layer without an update in this step leads nothing.
         still = [one for one in risen if updates[index].norms.get(one, 0.0) > 0]
         return sorted(still, key=lambda parameter: risen[parameter])
 

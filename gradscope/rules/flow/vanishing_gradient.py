@@ -102,6 +102,7 @@ class VanishingGradient(Rule):
             return
         later = spines.later
         lasting = trend.steady if later is None or later.loss is None else later.loss.steady
+        # The smaller fall counts: a branch may open in the steps between.
         decades = min(-trend.steady, -lasting)
         context.measured(
             self.code, "decades", decades, self.note_decades, subject=ends(context, trend)

@@ -98,6 +98,7 @@ class FlushRule(Rule):
             context.measured(
                 self.code, "share_flushed", share, self.note, subject=record.dtype, site=record.site
             )
+            # Severities are ordered from the worst: the first limit that is reached counts.
             limits = {"error": self.error, "warning": self.warning, "note": self.note}
             reached = [severity for severity in SEVERITIES if share >= limits[severity]]
             if reached:

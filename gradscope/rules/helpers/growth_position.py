@@ -140,6 +140,7 @@ def chain_site(context: RuleContext, position: Position) -> int | None:
         blocks = {modules[one].parent for one in blocks if one is not None} - {None}
     sites = Counter(call.site for call in calls if call.module in blocks and call.site is not None)
     kinds = {modules[one].class_name for one in blocks if one is not None}
+    # Two blocks may stand beside each other, as an encoder and a decoder do.
     is_chain = len(blocks) > 2 and len(sites) == 1 == len(kinds)
     return next(iter(sites)) if is_chain else None
 

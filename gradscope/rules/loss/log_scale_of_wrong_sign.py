@@ -103,6 +103,7 @@ class LogScaleOfWrongSign(Rule):
             return
         scales = list(_of_likelihood(context, {node: -sign for node, sign in loss.items()}))
         if scales:
+            # Nothing in the loss has another sign than the rest: its last line lacks the minus.
             site = next(node.site for node in context.first.nodes if node.depth == 0)
             yield self.finding(
                 context,

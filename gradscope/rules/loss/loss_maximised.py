@@ -148,6 +148,8 @@ class LossMaximised(Rule):
         if is_policy_loss(context):
             yield from self._of_entropies(context)
         yield from self._of_surrogates(context)
+        # The sign of a policy's loss is known whoever else steps. An opponent may want an error to
+        # grow.
         if _opponents(context) is None:
             yield from self._of_errors(context)
             yield from self._of_views(context)
@@ -200,6 +202,7 @@ class LossMaximised(Rule):
 
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
+        # Surrogates have a finding of their own.
         found_elsewhere = ("lower surrogate", "other")
         errors = [one for one in terms if one.kind not in found_elsewhere and _makes_worse(one)]
         if not errors or not all(_makes_worse(one) for one in terms):

@@ -100,6 +100,8 @@ class LossTermWithoutGradient(Rule):
             entered = [node for node in (*joins, *cut.read_into) if node in known]
             # A result that goes elsewhere as well, as into a layer, is more than a term.
             if entered and len(entered) == len(joins) + len(cut.read_into):
+                # A constant that holds the other term changes the value of the loss alone, on
+                # purpose.
                 terms = [node for node in entered if not self._corrects(context, cut, node)]
                 if terms:
                     found.setdefault(terms[0], []).append((cut, parameters))

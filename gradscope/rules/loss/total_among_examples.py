@@ -92,6 +92,7 @@ def _totals(context: RuleContext) -> Iterator[_Total]:
     nodes = context.recording.nodes
     for node in context.first.nodes:
         operands = [nodes[ref.node] for ref in context.successors.get(node.index, ())]
+        # A summand without an edge is data, whose total trains nothing.
         if node.operation not in _ADDS or len(operands) != 2:
             continue
         for number, other in (operands, operands[::-1]):

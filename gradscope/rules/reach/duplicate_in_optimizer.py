@@ -167,6 +167,7 @@ def _is_used_before(windows: Windows, first: Series, window: Window) -> bool:
     if not step.stale or not step.lr:
         return False
     for event in reversed(windows.events[max(step.position - _NEAR, 0) : step.position]):
+        # A backward in between gives the second step gradients of its own.
         if isinstance(event, BackwardEvent | ZeroEvent):
             return False
         if isinstance(event, StepEvent) and event.optimizer in first.optimizers:

@@ -75,6 +75,7 @@ class FrozenHead(Rule):
         adapters = list(idle_adapters(context))
         modules = [context.recording.modules[one.module] for one in adapters]
         made = [context.site(one.site) for one in modules]
+        # Frozen by no line, adapters were loaded or made that way.
         freezes = next(filter(None, (_freeze(context, one) for one in made)), None)
         trained = sum(p.requires_grad for p in context.recording.parameters)
         if not adapters or freezes is None or not trained:

@@ -220,6 +220,7 @@ def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
             "move it out of `no_grad`; or, if it should not learn, freeze it with "
             "`requires_grad_(False)` and remove it from the optimizer"
         )
+    # Numbers outside of torch carry no gradient, whatever is done with them.
     if stop.cut.operation in _ARRAYS or stop.leaves_torch:
         return (
             "compute with torch instead of NumPy or Python numbers, or write a "

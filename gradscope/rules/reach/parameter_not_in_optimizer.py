@@ -168,6 +168,7 @@ class ParameterNotInOptimizer(Rule):
         )
 
     def _severity(self, left_out: LeftOut, part: Part) -> Severity:
+        # Signs that a part was forgotten come before those of a choice.
         if left_out.intent.was_unfrozen(part.parameters):
             return "error"
         if left_out.is_forgotten(part, self.most_times):

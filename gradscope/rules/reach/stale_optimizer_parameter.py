@@ -132,6 +132,7 @@ class StaleOptimizerParameter(Rule):
         reached = {s.parameter for s in stats if s and s.reach in ("gradient", "zero")}
         lost = reached - optimizers.held
         made = None if not successors else context.recording.parameters[successors[0]].site
+        # The line that replaces is to be moved; without it, the optimizer's.
         position = next((site for site in (line, record.site, made) if site is not None), None)
         related = [context.related(record.site, f"{record.class_name} is made here")]
         if line is None and made != position:

@@ -168,6 +168,7 @@ def _sources(context: RuleContext, node: int, made: Mapping[int, int]) -> set[in
     waiting, seen = [node], {node}
     while waiting:
         one = waiting.pop()
+        # A module's output stands for all that it was computed from.
         if one in made:
             found.add(made[one])
             continue

@@ -138,6 +138,7 @@ class UnusedParameter(Rule):
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
         if replaced is not None:
             order = (replaced.site, *order)
+        # What runs is unused at the loss, what never runs where it is made.
         positions = [
             position for position in (order if runs else (made, loss)) if position is not None
         ]

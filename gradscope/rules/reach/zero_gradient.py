@@ -246,6 +246,7 @@ class ZeroGradient(Rule):
         return {"note_below": self.note_below, "error_above": self.error_above}
 
     def _severity(self, context: RuleContext, end: DeadEnd, share: float) -> Severity:
+        # What is no mistake by its kind is a note, however much of the model it holds.
         if _is_left_out(context, end) or _is_satisfied(context, end):
             return "note"
         if _is_always_one(context, end):

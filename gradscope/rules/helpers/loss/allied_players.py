@@ -67,6 +67,7 @@ def _scores(turn: Turn, generator: frozenset[str]) -> _Scores | None:
     for term in _mean_scores(context):
         behind = {one.index for one in context.behind([term.node.index])}
         names = _names(context, context.parameters_behind([term.node.index]))
+        # A mean that the critic's step does not train says nothing of its direction.
         if names.isdisjoint(turn.trained):
             continue
         is_generated = bool(behind & joins) or not names.isdisjoint(generator)

@@ -21,6 +21,7 @@ _SUMS = SAME_NUMBERS | {
 _NEGATIONS = frozenset({"NegBackward0", "RsubBackward0", "RsubBackward1"})
 _FACTORS = frozenset({"DivBackward0", "MulBackward0"})
 
+# Rounding of the difference of float32 numbers that are a thousand times as large.
 _TOLERANCE = 1e-4
 _SHORT = 1e-3
 """Rounding of a hundred times a number; one in five hundred numbers is as near by chance."""

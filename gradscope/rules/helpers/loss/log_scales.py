@@ -162,6 +162,7 @@ def _ends(context: RuleContext, loss: Mapping[int, int]) -> frozenset[int]:
         is_even = node.operation.startswith(("Abs", "Pow", "MseLoss", "L1Loss", "SmoothL1")) or (
             node.operation == "MulBackward0" and len(inputs) == 2 and len(set(inputs)) == 1
         )
+        # An odd power has both signs, and no minimum to hold the scale.
         is_positive = stat is not None and stat.minimum >= 0
         if sign > 0 and is_positive and (is_even or index in errors):
             found.add(index)

@@ -228,6 +228,7 @@ def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeR
     if len(inputs) == 1 and node.operation in ("PowBackward0", "AbsBackward0"):
         return "distance" if _is_distance(context, stats, node.index, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation in _PICKING:
+        # Elements that are picked of anything but log-probabilities are mere scores.
         return "log-likelihood" if is_log_softmax(context, stats, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation == "MulBackward0":
         is_picked = _is_picked(stats, node.index, inputs[0])

@@ -157,6 +157,7 @@ def gradient_breaks(context: RuleContext) -> tuple[GradientBreak, ...]:
                     blamed.setdefault(ref, []).append(node)
     broken: dict[int, list[TensorRef]] = {}
     for ref, nodes in blamed.items():
+        # Backward adds up what several users return: only their values tell which one broke it.
         singular = [node for node in nodes if is_singular(stats, node)]
         for node in singular or nodes:
             broken.setdefault(node.index, []).append(ref)
