@@ -71,6 +71,7 @@ class BrokenWeights:
             for position, at, norm in rows
             if position == parameter and at <= step and norm != NOT_MEASURED
         ]
+        # Rows ascend by step: the last one is the latest measurement.
         return bool(known) and isfinite(known[-1])
 
     def _left_sound(self, parameter: int, event: StepEvent) -> bool:
@@ -89,6 +90,8 @@ class BrokenWeights:
             return False
         if rate is None or norm is None or not isfinite(norm) or not self._divides_safely:
             return False
+        # Adam moves by about the rate, however small the gradient is, and keeps squares of it,
+        # which overflow first.
         return rate * _MOMENTUM * max(norm, 1.0) < _FAR_BELOW and norm**2 < _FAR_BELOW
 
     @property

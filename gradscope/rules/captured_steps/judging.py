@@ -100,6 +100,8 @@ def _shown(rule: Rule, series: Series) -> list[_Shown]:
         findings = [finding for _, finding in cause]
         if rule.lasts != "no" and not _is_lasting(rule, positions, series, able):
             continue
+        # What has to last may be worse by chance in one step; anything else is as bad as its worst
+        # step.
         together = _united(findings) if rule.lasts == "no" else _usual(findings)
         shown.append(_Shown(together, sum(able[position].stands_for for position in positions)))
     return shown
@@ -118,6 +120,7 @@ def _is_lasting(
     """
     if series.is_untrained:
         return 2 * len(positions) > len(able)
+    # What has to be there always must be there in the first captured step.
     is_first = positions[0] == 0 or rule.lasts != "always"
     return is_first and len(positions) > 1 and 2 * len(positions) >= _in_turn(able, positions)
 
@@ -146,6 +149,7 @@ def _united(findings: Sequence[Finding]) -> Finding:
 
 def _usual(findings: Sequence[Finding]) -> Finding:
     """Return the first finding of one cause, with the median severity of all."""
+    # Of an even number, the milder one in the middle counts.
     usual = sorted(findings, key=_badness)[len(findings) // 2]
     return replace(_with_all(findings[0], findings), severity=usual.severity)
 

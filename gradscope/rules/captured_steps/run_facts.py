@@ -31,6 +31,7 @@ class Fate:
         self.weighed += 1
         if self.first_norm is None:
             self.first_norm = norm
+        # A norm that is summed in another order differs by rounding.
         self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)
 
 
@@ -47,6 +48,7 @@ def fates_of(recording: Recording) -> dict[str, Fate]:
     found = {record.name: Fate() for record in recording.parameters}
     norms = norms_of(recording)
     rows = zip(norms.parameters, norms.steps, norms.reaches, strict=True)
+    # Rows ascend by step: of those of one parameter, the last stays.
     alive = {parameter: step for parameter, step, reach in rows if reach == _ALIVE}
     last = dict(zip(norms.parameters, norms.weights, strict=True))
     first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
@@ -115,6 +117,7 @@ def _losses_before(events: Sequence[Event], backward: BackwardStart) -> Iterator
 
 
 def _losses(events: Iterable[Event], backward: BackwardStart) -> Iterator[float]:
+    # Losses of other lines may have another size.
     same = (one for one in only(BackwardEvent, events) if one.site == backward.site)
     yield from (one.loss for one in same if one.loss is not None)
 
@@ -141,6 +144,7 @@ def facts_of(events: Sequence[Event]) -> RunFacts:
     for step in steps:
         if step.optimizer is not None and step.lr is not None:
             rates[step.optimizer] = max(rates.get(step.optimizer, 0.0), step.lr)
+    # A norm that is unknown shows nothing unsound.
     sound = (one.step for one in steps if not one.nonfinite and isfinite(one.norm or 0.0))
     return RunFacts(
         has_one_line=len({one.site for one in only(BackwardEvent, events)}) <= 1,

@@ -62,6 +62,7 @@ class StepFacts:
     def graph(self) -> int:
         """Hash that is equal for graphs of the same operations, edges and parameters."""
         recording = self.recording
+        # Captured steps number their parameters each for itself: names are the same in all.
         names = [record.name for record in recording.parameters]
         nodes = tuple(
             (node.operation, None if node.parameter is None else names[node.parameter])
@@ -176,6 +177,8 @@ def _evidence(facts: StepFacts, training: Training, has_functions: bool) -> Iter
         elif not isinstance(one, OptimizerRecord):
             yield one
         elif one in stepping:
+            # Rules judge one optimizer in detail: that of most parameters which this backward
+            # reached.
             yield replace(one, is_targets=one is stepping[0])
         else:  # its stale parameters have nothing to do with this backward
             yield replace(one, is_targets=False, stale=())
@@ -192,6 +195,7 @@ def _stepping(
         if stat.reach in ("gradient", "zero")
     }
     found = [record for record in records if any(_is_same(facts, record, one) for one in steppers)]
+    # Of equals, the one that was made last may have replaced the others.
     return sorted(found, key=lambda record: (-len(record.parameters & reached), -record.index))
 
 
@@ -331,6 +335,7 @@ def _numbers(facts: StepFacts) -> Iterator[object]:
 def _counts(facts: StepFacts) -> Iterator[object]:
     recording = facts.recording
     yield tuple(record.requires_grad for record in recording.parameters)
+    # Only coarse parts of the shares that rules judge: small changes make no new state.
     yield tuple(int(10 * one.inactive / one.units) for one in recording.evidence_of(UnitRecord))
     yield tuple(
         2 * one.saturated >= one.elements for one in recording.evidence_of(SaturationRecord)

@@ -126,6 +126,8 @@ class Training:
 
         alive = {name for name, one in self._fates.items() if one.last_alive >= captured.step}
         records = captured.recording.evidence_of(OptimizerRecord)
+        # Models that follow each other share their names: only an optimizer's record tells which
+        # one it holds.
         sure = {index for record in records for index in record.parameters}
         sure |= {index for name, index in known.items() if self._named[name] < 2}
         step = next(iter(captured.recording.steps), None)
@@ -179,6 +181,7 @@ class Training:
         unfreezes them means the new one to train them.
         """
         after = [one for one in only(StepEvent, self._events) if one.step >= captured.step]
+        # A pause of a few steps may be another player's turn.
         is_over = len({one.step for one in after}) >= self._least_without
         stepping = {one.optimizer for one in after}
         ended = {one.optimizer for one in only(StepEvent, self._events)} - stepping
@@ -219,7 +222,9 @@ class Training:
             return 0
         same = [one for one in only(BackwardEvent, self._events) if one.site == backward.site]
         first = min([backward.step, *(one.step for one in same[:1])])
+        # Before the first step of a line, there was nothing to clear.
         found = [one.added for one in same if one.step > first]
+        # One backward with nothing added shows that something clears.
         return min(found, default=0) if len(found) > 1 else 0
 
     def _steps_before(self, captured: CapturedStep) -> Iterator[StepBefore]:
@@ -361,8 +366,10 @@ class Training:
         found: list[StepEvent] = []
         is_skipped = False
         for event in islice(self._events, start, None):
+            # The first backward after a step feeds the next one.
             if isinstance(event, BackwardEvent) and (found or is_skipped):
                 break
+            # Gradients that are cleared before any step are used by none.
             if isinstance(event, ZeroEvent) and not found and 0 < reached <= event.unspent:
                 break
             if isinstance(event, StepEvent):

@@ -70,6 +70,7 @@ def bystanders(context: RuleContext) -> Iterator[Bystander]:
     for stepper in dict.fromkeys(one.stepper for one in turns):
         own = [one for one in turns if one.stepper == stepper]
         others = [one for one in turns if one.stepper != stepper]
+        # An optimizer of which nothing gets a gradient has another mistake.
         if len(own) < _LEAST or not any(one.trained for one in own):
             continue
         apart = stepper.parameters.difference(*(one.stepper.parameters for one in others))

@@ -84,6 +84,7 @@ class DeadUnit(Rule):
         by_line: dict[int | None, list[UnitRecord]] = {}
         for record in context.recording.evidence_of(UnitRecord):
             node = context.recording.nodes[record.tensors[0].node]
+            # A hinge of the loss is flat wherever a margin is kept.
             if not is_in_model(context, node) or _is_bypassed(context, record):
                 continue
             self._measure(context, record, line_of(context, node))
@@ -107,6 +108,7 @@ class DeadUnit(Rule):
         if record.rows < self.few_rows:
             return None
         share = record.inactive / record.units
+        # In few rows, half of the units are inactive by chance: only nearly all of them count.
         if record.rows < self.rows or record.samples < self.samples:
             return "note" if share >= self.error_share else None
         if share >= self.error_share:

@@ -107,6 +107,7 @@ def _of(node: NodeRecord) -> TensorRef:
 def _embedding(context: RuleContext, node: NodeRecord) -> TensorRef | None:
     """Return the embedding to which a sum adds a constant tensor; None if it is no such sum."""
     refs = context.successors.get(node.index, ())
+    # Constants have no edge. Learned positions would be a second operand.
     if node.operation not in _SUMS or len(refs) != 1:
         return None
     measured = below = context.recording.nodes[refs[0].node]
@@ -115,6 +116,7 @@ def _embedding(context: RuleContext, node: NodeRecord) -> TensorRef | None:
         if len(inputs) != 1:
             return None
         below = context.recording.nodes[inputs[0].node]
+        # The values of views are not measured: the operation below has the same numbers.
         measured = below if measured.kind == "view" else measured
     return _of(measured) if below.operation == "EmbeddingBackward0" else None
 

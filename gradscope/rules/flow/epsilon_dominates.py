@@ -168,6 +168,7 @@ def _below(gradient: GradientStat, epsilon: float) -> tuple[float, float]:
         return 0.0, 0.0
     if maximum < epsilon:
         return 1.0, counted
+    # Elements are counted by powers of two. Of the octave that epsilon divides, a part is below it.
     limit, below, total = log2(epsilon) - (gradient.lowest_exponent or 0), 0.0, 0
     for octave, number in enumerate(gradient.magnitudes or ()):
         below += number * min(1.0, max(0.0, limit - octave))
@@ -176,4 +177,5 @@ def _below(gradient: GradientStat, epsilon: float) -> tuple[float, float]:
 
 
 def _percent(share: float) -> str:
+    # One decimal would round 99.96 % up to 100 %, which is not all.
     return "all" if share == 1 else f"{min(share, 0.999):.1%}"

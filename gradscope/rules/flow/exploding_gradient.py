@@ -122,6 +122,8 @@ class ExplodingGradient(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient explodes."""
+        # Growth of the forward explains what is not finite. A trend of many layers says more than
+        # one jump.
         found = self._overflowing(context) or self._growing(context) or self._through_time(context)
         found = found or self._recurring(context) or self._jumping(context)
         if found is not None:
@@ -137,6 +139,7 @@ class ExplodingGradient(Rule):
         if trend is None:
             return None
         lasting = later.growth.steady if later and later.growth else trend.steady
+        # What only the first step shows is gone in the later one: the smaller rise counts.
         decades = min(trend.steady, lasting)
         limits: dict[Severity, float] = {
             "error": self.error_decades,
@@ -164,6 +167,8 @@ class ExplodingGradient(Rule):
         if _is_finite(context):
             return None
         trend = context.shared(Spines).forward_growth()
+        # Operations are matched from the loss to the input: values that grow in the forward fall
+        # this way.
         if trend is None or -trend.steady < self.error_decades:
             return None
         decades = -trend.steady
@@ -190,6 +195,7 @@ class ExplodingGradient(Rule):
         owner = worst.record.module
         calls = worst.record.call_site
         made = context.recording.modules[owner].site
+        # The line that draws the weights is to be changed, where there is one.
         sites = (initialisation_site(context, [owner]), made, calls)
         site = next((one for one in sites if one is not None), None)
         return self.finding(

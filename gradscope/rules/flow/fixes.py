@@ -38,6 +38,7 @@ def level_gradient(fix: FixContext) -> Iterator[Edits]:
 def _initialised(source: SourceFile, lines: list[int]) -> Iterator[Changes]:
     """Yield the changes of the only initialisation on the lines, or of all those of their class."""
     found = [call for line in lines for call in source.on_line(line, cst.Call)]
+    # Lines may be the same one: each call counts once.
     calls = _initialisations(source, {id(one): one for one in found}.values())
     if not calls:
         kind = source.around(source.statements(lines[0])[0], cst.ClassDef)
@@ -111,6 +112,7 @@ def _renamed(
 ) -> cst.BaseExpression | None:
     name = source.qualified(old)
     if not name:  # a method of a tensor
+        # Tensors have no method `gelu`.
         is_method = isinstance(old, cst.Attribute) and function in ("relu", "tanh")
         return old.with_changes(attr=cst.Name(function)) if is_method else None
     is_layer = name.rpartition(".")[2] in _LAYERS
@@ -260,6 +262,7 @@ def _arguments(source: SourceFile, line: int, kind: str) -> Iterator[cst.BaseExp
     """Yield what the functions of a kind on a line are applied to."""
     for operation in source.on_line(line, cst.BinaryOperation):
         is_power = isinstance(operation.operator, cst.Power)
+        # A power of a whole number has a finite derivative at 0.
         if kind == "pow" and is_power and not isinstance(operation.right, cst.Integer):
             yield operation.left
         if kind in _DIVISIONS and isinstance(operation.operator, cst.Divide):
@@ -324,6 +327,7 @@ def _moved(
     """Return the change that adds a small number, or clamps an angle's argument."""
     minimum = evidence.get("minimum")
     if kind in _EDGES:
+        # 1 - 1e-8 would be 1 in float32.
         clamped = "clamp(-1 + 1e-6, 1 - 1e-6)"
         call = cst.parse_expression(f"x.{clamped}")
         assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
@@ -368,6 +372,7 @@ def _summand(argument: cst.BaseExpression) -> cst.BaseExpression:
     return bare if is_arithmetic else operand(bare)
 
 
+# Half an order of magnitude from each to the next.
 _FACTORS = (3, 10, 30, 100)
 
 

@@ -85,6 +85,7 @@ class GradientNormLimit(Rule):
             above = [
                 one
                 for one in measured
+                # NaN fails every comparison, and is above every maximum.
                 if limit.maximum is not None and not one.norm <= limit.maximum
             ]
             below = [
@@ -162,6 +163,7 @@ def _norms(context: RuleContext) -> dict[int, dict[int, float]]:
     found: dict[int, dict[int, float]] = {}
     norms = norms_of(context.recording)
     for step, parameter, norm in zip(norms.steps, norms.parameters, norms.gradients, strict=True):
+        # A negative number stands for a norm that was not measured; NaN is one that was.
         if not norm < 0 and kinds[step] != "probe":
             found.setdefault(step, {})[parameter] = norm
     if not context.is_run:

@@ -136,6 +136,7 @@ class GradientSpike(Rule):
             kept = context.shared(Windows).kept
             times = occurrences(worst, series, kept, norm_of)
             judged = max(series.step_count - self.least_history, 1)
+            # Two spikes are too few for a share.
             is_usual = times >= 3 and times >= self.often * judged
             most = times if kept.missing else None
             yield self._finding(
@@ -190,6 +191,7 @@ class GradientSpike(Rule):
         most: int | None,
     ) -> Finding:
         window = series.windows[spike.position]
+        # Gradients may come from elsewhere than a backward, as from an assignment.
         backward = window.passes[-1] if window.passes else window.step
         before, after = _losses_around(series.windows, spike.position)
         leaders = _leaders(context, series.windows, spike.position)
@@ -236,9 +238,11 @@ def _raw_norms(context: RuleContext) -> dict[int, float]:
     found: dict[int, float] = {}
     for clip in clips.all:
         norm = clip.norm_before
+        # A loss scale multiplies the norm, and changes between steps.
         if norm is None or not isfinite(norm) or clip.event.scaled:
             continue
         for step in clip.steps:
+            # The step uses other gradients than those that were cleared after the clip.
             if not any(isinstance(event, ZeroEvent) for event in clip.later):
                 found[step.position] = max(found.get(step.position, 0.0), norm)
     return found
@@ -292,6 +296,8 @@ def _batch(context: RuleContext, window: Window) -> int | None:
     batch = 0
     for event in reversed(events[: window.passes[-1].position]):
         if isinstance(event, EpochEvent):
+            # More backwards than batches: several belong to one batch, and their number tells
+            # nothing.
             return batch if event.batches is not None and batch < event.batches else None
         batch += isinstance(event, BackwardEvent)
     return None

@@ -82,6 +82,7 @@ class LogitsGrow(Rule):
         """Yield a finding for attention and one for outputs, whose logits grow."""
         found: dict[str, list[LogitSeries]] = {}
         for series in logit_series(context.recording):
+            # NaN and infinity have rules of their own.
             if len(series.points) < self.captures or not isfinite(series.points[-1].value):
                 continue
             number = "largest_logit" if series.kind == "attention" else "log_normaliser"
@@ -102,6 +103,7 @@ class LogitsGrow(Rule):
     def _grows(self, points: tuple[LogitPoint, ...]) -> bool:
         first, *_, before, last = (point.value for point in points)
         highest = max(point.value for point in points)
+        # One step alone may be that of a batch of its own kind.
         is_large = last >= self.largest and before >= self.largest / 2
         return is_large and last >= self.factor * first and last >= self.lasting * highest
 

@@ -59,6 +59,7 @@ class MaskedInfinity(Rule):
             return
         reported = set[int | None]()
         for one in context.shared(gradient_breaks):
+            # What reaches parameters is broken, and another rule's.
             if not one.parameters and one.node.site not in reported:
                 reported.add(one.node.site)
                 yield self._finding(context, one)

@@ -82,6 +82,7 @@ class NonFiniteForward(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every origin of a loss that is not finite."""
+        # A step that the script or a scaler leaves out breaks no weights.
         if context.run is not None and context.run.is_left_out:
             return
         loss = loss_word(context)

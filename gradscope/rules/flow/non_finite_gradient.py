@@ -122,6 +122,7 @@ class NonFiniteGradient(Rule):
         origins = [one for one in context.shared(forward_origins) if one.breaks]
         for origin in origins:
             yield self._of_forward(context, origin)
+        # A break on NaN of the forward is told at the line that made the NaN.
         reported = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
         for one in context.shared(gradient_breaks):
@@ -141,6 +142,7 @@ class NonFiniteGradient(Rule):
         if is_square:
             singularity, function = None, "the square"  # its derivative is finite everywhere
         where = f", whose derivative is infinite where {singularity.where}" if singularity else ""
+        # Several operations that may be it leave the origin open.
         is_clear = suspected.is_likely and not suspected.others
         chance = "most likely" if is_clear else "possibly"
         broken = suspected.parameters
@@ -266,6 +268,7 @@ def _message(first: GradientBreak, cause: Cause, parameters: int) -> str:
 
 def _still_finite(context: RuleContext, first: GradientBreak) -> RelatedLocation | None:
     """Return the line that handed over the last gradient that was finite."""
+    # What ran first in the forward is the last in backward, just before the break.
     users = sorted(context.consumers(first.node.index), key=_created)
     lines = [user for user in users if user.site not in (None, first.node.site)]
     if not lines:

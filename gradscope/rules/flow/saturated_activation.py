@@ -159,6 +159,7 @@ def _activations(context: RuleContext) -> list[_Activation]:
 def _passed(context: RuleContext, node: int) -> float | None:
     """Return the gradient norm before an activation over that after it; None if unknown."""
     stats = [context.tensor_stat(node, 0)]
+    # Of several inputs, the norms would not compare with one output.
     stats += [context.tensor_stat(r.node, r.slot) for r in context.successors.get(node, ())]
     norms = [
         None if stat is None or stat.gradient is None else stat.gradient.norm for stat in stats
@@ -180,6 +181,7 @@ def _filled(context: RuleContext, nodes: list[int]) -> Iterator[RelatedLocation 
 
 def _is_surrogate(context: RuleContext, one: _Activation) -> bool:
     """Return whether it lends its gradient to hard choices: `hard - soft.detach() + soft`."""
+    # Probabilities lend their gradient to choices; a tanh that is added is mostly a branch.
     if one.operation == "tanh":
         return False
     users = list(context.consumers(one.nodes[0]))

@@ -84,6 +84,7 @@ class SymmetricUnits(Rule):
         names = [context.recording.parameters[record.parameter].name for record in records]
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         sites = [record.site for record in records]
+        # The line that fills a weight comes before the one that makes its layer.
         sites += [context.recording.parameters[record.parameter].site for record in records]
         yield self.finding(
             context,

@@ -132,6 +132,7 @@ class UpdateSpike(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first update of every optimizer that the loss follows."""
+        # Only losses are compared here: the limits of norms are not used.
         limits = Limits(
             factor=0.0, beyond=0.0, deviations=6.0, window=128, least_history=20, together=0.0
         )
@@ -224,6 +225,7 @@ class UpdateSpike(Rule):
     def _leaders(self, updates: Sequence[_Update], index: int) -> list[int]:
         """Return the parameters whose own update is large, the first and most raised one first."""
         risen: dict[int, tuple[int, float]] = {}
+        # The layer that leads may have been large one measurement before the sum of all was.
         for at in (index - 1, index):
             before = self._before(updates, at)
             for parameter, norm in updates[at].norms.items():
@@ -231,6 +233,7 @@ class UpdateSpike(Rule):
                 usual = median(own) if own else 0.0
                 if parameter not in risen and norm >= self.factor * usual > 0:
                     risen[parameter] = at, -norm / usual
+        # A layer without an update in this step leads nothing.
         still = [one for one in risen if updates[index].norms.get(one, 0.0) > 0]
         return sorted(still, key=lambda parameter: risen[parameter])
 

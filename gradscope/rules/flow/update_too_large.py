@@ -209,6 +209,7 @@ class UpdateTooLarge(Rule):
         course = context.run.losses_of_line if context.run is not None else ()
         is_ruined = context.run is not None and context.run.is_only_line and stays_up(course)
         if is_ruined:
+            # The message speaks of as many steps as for another rise.
             losses = course[: len(losses)]
         elif not rises_beyond_noise(losses, before):
             return

@@ -94,6 +94,7 @@ class UpdateTooSmall(Rule):
         if any((g.learning_rate or 0.0) < (g.initial_learning_rate or 0.0) for g in groups):
             return "a scheduler holds the learning rate below its initial one"
         highest = None if context.run is None else context.run.highest_rate
+        # A warm-up begins with small steps.
         if highest and max(ratios.learning_rates, default=highest) < highest / 2:
             return "the learning rate is below half of its later value"
         if optimizer is not None and not optimizer.is_torchs and ratios.typical == 0:
@@ -110,6 +111,7 @@ class UpdateTooSmall(Rule):
                 continue
             if one.highest == 0 and one.others_learn:
                 continue  # a part that starts to learn later
+            # A warm-up starts next to 0: a first stretch has to be exactly 0.
             if one.share >= self.stretch_share if one.is_end else one.rate == 0:
                 yield self._of_stretch(context, one)
 
@@ -141,6 +143,8 @@ class UpdateTooSmall(Rule):
                 if is_planned
                 else "see whether a division of whole numbers, as in `lr * batch // 256`, gave 0"
             ),
+            # A schedule is at fault where it rests, and a rate of 0 where it is given to the
+            # optimizer.
             site=made if not is_planned else call_site if rested is None else rested,
             related=(
                 context.related(call_site if rested is not None else None, "the scheduler steps"),
@@ -167,6 +171,7 @@ class UpdateTooSmall(Rule):
         if optimizer is None:
             return
         momentum = max((group.momentum or 0.0 for group in optimizer.groups), default=0.0)
+        # A momentum of 1 would divide by zero.
         typical = ratios.typical / (1 - min(momentum, 0.999))
         largest = max(ratios.by_parameter.values()) / (1 - min(momentum, 0.999))
         is_lost = largest < self.lost

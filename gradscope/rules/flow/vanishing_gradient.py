@@ -102,6 +102,7 @@ class VanishingGradient(Rule):
             return
         later = spines.later
         lasting = trend.steady if later is None or later.loss is None else later.loss.steady
+        # The smaller fall counts: a branch may open in the steps between.
         decades = min(-trend.steady, -lasting)
         context.measured(
             self.code, "decades", decades, self.note_decades, subject=ends(context, trend)
@@ -110,6 +111,7 @@ class VanishingGradient(Rule):
         opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(context, trend)
         if severity is None or opens:
             return
+        # What lies behind the middle of the fall has lost at least half of its orders of magnitude.
         starved = behind(context, trend.between[0].node, half_way(trend).node.depth)
         if is_recurrent(context, trend):
             # Weights that every time step uses learn from the last ones.

@@ -61,6 +61,7 @@ class ZeroSecondDerivative(Rule):
         layers = _straight_layers(context)
         kinds = " and ".join(dict.fromkeys(one.class_name for one in layers))
         lines = dict.fromkeys(one.site for one in found)
+        # The activation is to be changed, not the derivative.
         first = layers[0].site if layers else None
         yield self.finding(
             context,

@@ -96,6 +96,7 @@ def _is_of_own_constant(context: RuleContext, record: ComparisonRecord) -> bool:
     for one in context.recording.evidence_of(PathCutRecord):
         if inner & set(one.joins):
             cut |= set(one.parameters)
+    # Without a cut behind it, the other side is data.
     return len(held & cut) >= _LEAST_SHARED * len(cut) > 0
 
 
@@ -154,11 +155,14 @@ def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | 
     # A result that both sides use, such as a function and its derivative, is not a second run.
     if not is_one_network or operations[0] & operations[1]:
         return None
+    # Whitening, or a spread of the batch, keeps a constant output from being a minimum.
     if any(one.operation.startswith(_KEEP_APART) for side in sides for one in side):
         return None
     ends = [_end(context, one) for one in (left, right)]
+    # Batch normalisation does the same for outputs that end in it.
     if all("BatchNorm" in end.operation for end in ends):
         return None
+    # What data are added to is a target, or the residual of an equation.
     if any(_mixes_data_in(context, end) for end in ends):
         return None
     return Attraction(record=record, shared=frozenset(shared))
@@ -181,5 +185,6 @@ def _end(context: RuleContext, tensor: TensorRef) -> NodeRecord:
 
 def _mixes_data_in(context: RuleContext, end: NodeRecord) -> bool:
     """Return whether data are added to an output, or replace some of it."""
+    # Data have no edge.
     is_alone = len(context.successors.get(end.index, ())) == 1
     return (end.operation in _SUMS and is_alone) or end.operation in _ASSEMBLING

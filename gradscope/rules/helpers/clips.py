@@ -39,6 +39,7 @@ class LossScale:
 
     def at(self, event: Event) -> float | None:
         """Return the scale at the time of an event; None if unknown."""
+        # The next update tells which scale the event had.
         position = bisect_right(self._updates, event.position, key=lambda one: one.position)
         if position < len(self._updates):
             return self._updates[position].scale_before
@@ -61,6 +62,7 @@ def step_of_another(context: RuleContext, clip: Clip) -> StepEvent | None:
     step = next(after, None)
     if not isinstance(step, StepEvent) or step.optimizer in (None, clip.step_before.optimizer):
         return None
+    # A step with clipped gradients has a clip of its own.
     return step if step.fresh and not step.clipped else None
 
 
@@ -139,5 +141,6 @@ def _factor(clip: Clip) -> float | None:
         after = clip.event.norm_after
         factor = after / before if after is not None and before else 1.0
     else:
+        # A limit of infinity is how scripts measure a norm.
         factor = 1.0 if clip.only_measures else coefficient(limit, before)
     return factor if 0 < factor < 1 else None

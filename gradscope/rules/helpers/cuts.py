@@ -29,18 +29,21 @@ class Intent(NamedTuple):
 
 def intent(reach: Reach, stop: Stop) -> Intent:
     """Return how bad a cut is that keeps parameters from learning."""
+    # Where nothing learns, no cut can be meant.
     if not reach.learning:
         return Intent("error", None)
     held = reach.is_held(stop.parameters)
     evidence = reach.indexed.shared(Evidence)
     if evidence.is_followed(stop.parameters):
         return Intent("note", "like something that follows what learns")
+    # What cannot be followed to the loss is a suspicion only.
     if not (reach.is_certain(stop) or _is_only_read(reach, stop)):
         return Intent("warning", None)
     if reach.is_target(stop):
         return _of_target(reach, stop, held=held)
     if reach.has_ceased(stop):
         return Intent("note" if _is_named(reach, stop) else "warning", "like a stage of training")
+    # Whole modules are cut off to freeze them, parts of one mostly by mistake.
     if not stop.is_whole:
         return Intent("warning" if held is False else "error", None)
     return _of_whole_modules(reach, stop, held=held)
@@ -55,6 +58,7 @@ def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
         if (is_still or evidence.stays(stop.parameters)) and not is_kept:
             return Intent("error", None, "no other term of the loss and no forward moves it")
         return Intent("note", "like the straight-through estimator of a codebook")
+    # Who gives a target's network to an optimizer may mean it to learn.
     return Intent("warning" if held else "note", "like a target of the loss")
 
 
@@ -97,6 +101,7 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
 def _is_accident(reach: Reach, stop: Stop) -> bool:
     """Return whether a cut is no usual way to freeze a backbone, as `detach()` is."""
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
+    # A way through NumPy may keep a loaded backbone as it is.
     is_array = stop.leaves_torch and not _is_given(reach, stop)
     return chooses or stop.is_copy or stop.is_written or stop.is_checkpoint or is_array
 
@@ -111,6 +116,7 @@ def _is_only_read(reach: Reach, stop: Stop) -> bool:
         and reach.is_held(stop.parameters) is True
         and not _is_named(reach, stop)
         and all(
+            # `if tensor:` chooses a branch, and its number goes nowhere else.
             cut.operation != "__bool__" and (reach.is_in_model(cut.call) or cut.comes_back)
             for cut in stop.cuts
         )

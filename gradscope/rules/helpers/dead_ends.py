@@ -239,6 +239,7 @@ class DeadEnds:
             ends = [self.recording.nodes[user] for user in users if self._is_end(user)]
             through = [user for user in users if not self._is_end(user)]
             unknown = [user for user in through if user not in self._nearest]
+            # Users come first. Graphs are too long for a recursion.
             if unknown and position not in opened:
                 opened.add(position)
                 waiting += [position, *unknown]
@@ -272,6 +273,7 @@ class DeadEnds:
             for end in ends
             if (stat := self.context.tensor_stat(end.index, 0)) is not None and stat.gradient
         ]
+        # Equal gradients of opposite sign have one norm, up to rounding.
         if len(norms) != 2 or 0 in norms or not math.isclose(*norms, rel_tol=1e-6):
             return None
         first, last = sorted(ends, key=lambda end: end.sequence or 0)

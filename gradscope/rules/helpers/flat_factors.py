@@ -29,6 +29,7 @@ def flattening_activations(context: RuleContext, product: NodeRecord) -> tuple[N
         node = context.recording.nodes[ref.node]
         inputs = forward_inputs(context, ref.node)
         constant = [one for one in inputs if _is_constant(stats, one)]
+        # An activation of a constant is not what makes it constant.
         if node.operation.startswith(_CUTTING) and not constant:
             found[node.index] = node
         waiting += [one for one in constant if one not in seen]
@@ -47,6 +48,7 @@ def filled_bias(context: RuleContext, activation: NodeRecord) -> Site | None:
                 continue
             stat = context.parameter_stat(parameter)
             is_bias = len(context.recording.parameters[parameter].shape.dims) == 1
+            # A bias of zeros is usual, and pushes no unit below zero.
             if is_bias and stat is not None and stat.weight_norm:
                 return context.site(filled[parameter])
     return None
@@ -54,4 +56,5 @@ def filled_bias(context: RuleContext, activation: NodeRecord) -> Site | None:
 
 def _is_constant(stats: dict[TensorRef, ForwardStat], ref: TensorRef) -> bool:
     stat = stats.get(ref)
+    # A single number shows no spread.
     return stat is not None and stat.numel > 1 and stat.minimum == stat.maximum

@@ -47,9 +47,13 @@ def loss_scale(context: RuleContext) -> float:
     while nodes and nodes[node].operation in _SCALARS:
         inputs = context.successors.get(nodes[node].index, ())
         stat = context.tensor_stat(inputs[0].node, inputs[0].slot) if len(inputs) == 1 else None
+        # Further factors are those of elements, and no scale.
         if stat is None or stat.gradient is None or stat.gradient.numel != 1:
             break
+        # The derivative of the loss by a number is the product of all factors after it.
         scale = stat.gradient.norm
+        # Nodes of the first graph are a part of the recording's: positions are counted from its
+        # first one.
         node = inputs[0].node - nodes[0].index
     return scale
 
@@ -94,6 +98,7 @@ class FlushRule(Rule):
             context.measured(
                 self.code, "share_flushed", share, self.note, subject=record.dtype, site=record.site
             )
+            # Severities are ordered from the worst: the first limit that is reached counts.
             limits = {"error": self.error, "warning": self.warning, "note": self.note}
             reached = [severity for severity in SEVERITIES if share >= limits[severity]]
             if reached:

@@ -12,6 +12,7 @@ from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
+# A linear layer without bias ends in this view if its input has three dimensions.
 MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 """Operations that multiply by weights."""
 
@@ -50,6 +51,7 @@ def trend_position(context: RuleContext, trend: Trend) -> Position:
     totals = defaultdict[tuple[object, ...], float](float)
     members = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node, change in trend.changes():
+        # Twenty equal layers on one line are one cause.
         group = (node.site, _layer_class(context, node), node.operation)
         totals[group] += sign * change
         members[group].append(node)
@@ -133,10 +135,12 @@ def chain_site(context: RuleContext, position: Position) -> int | None:
     modules, calls = context.recording.modules, context.recording.calls
     layers = {module.index for module in modules if module.path in position.modules}
     blocks = {modules[layer].parent for layer in layers} - {None}
+    # Blocks in a container of torch are called by its code, which has no line of the user's.
     while blocks and not any(call.module in blocks and call.site is not None for call in calls):
         blocks = {modules[one].parent for one in blocks if one is not None} - {None}
     sites = Counter(call.site for call in calls if call.module in blocks and call.site is not None)
     kinds = {modules[one].class_name for one in blocks if one is not None}
+    # Two blocks may stand beside each other, as an encoder and a decoder do.
     is_chain = len(blocks) > 2 and len(sites) == 1 == len(kinds)
     return next(iter(sites)) if is_chain else None
 
@@ -186,6 +190,7 @@ def named(context: RuleContext, point: Point) -> str:
         layer = _layer(context, node)
         if layer is not None:
             path = context.recording.modules[layer].path
+            # A layer of an `nn.Sequential` that is the model itself is named by its number alone.
             if path.isdecimal():
                 path = f"{context.recording.modules[layer].class_name} {path}"
             return f"the {operation} after {path}" if distance else path
@@ -216,6 +221,7 @@ def is_recurrent(context: RuleContext, trend: Trend) -> bool:
         for node in context.parameter_nodes.values()
     ]
     used = [count for count in uses if count]
+    # A loop uses its weights about once for each operation that is compared.
     shared = [count for count in used if count >= max(2, (len(trend.matched) - 1) / 2)]
     return bool(shared) and 2 * len(shared) >= len(used)
 
@@ -247,6 +253,7 @@ def arrives(context: RuleContext, norm: float, parameters: Sequence[int]) -> boo
     """
     stats = (context.first.parameter_stats.get(parameter) for parameter in parameters)
     norms = [stat.gradient.norm for stat in stats if stat is not None and stat.gradient is not None]
+    # NaN arrives as well: it is not smaller than the norm.
     return not norms or any(not one < norm for one in norms)
 
 

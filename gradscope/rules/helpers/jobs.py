@@ -68,6 +68,7 @@ def joined_events(job: Job, kind: str) -> Iterator[JoinedEvent]:
     found: dict[tuple[str, int, str], list[tuple[Rank, RankEvent]]] = {}
     for rank, event in job.events(kind):
         site = rank.site(event.site)
+        # Without a line, events about one subject belong together.
         key = ("", 0, event.subject) if site is None else (site.file, site.line, event.subject)
         found.setdefault(key, []).append((rank, event))
     for ones in found.values():

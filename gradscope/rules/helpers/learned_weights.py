@@ -46,6 +46,7 @@ def entangled_weights(context: RuleContext, wanted: frozenset[int]) -> Iterator[
     for weight, product, tensor in _weighed(context):
         behind = context.parameters_behind([tensor]) & wanted
         (parameter,) = context.parameters_behind([weight])
+        # A weight that what it weighs depends on is a part of the network.
         if not behind or parameter in behind:
             continue
         cut = _cut(context, parameter, tensor)

@@ -61,6 +61,7 @@ class LeftOut:
         Whoever sorts parameters into groups means them all, and clears what is left out on purpose.
         """
         is_kept = self.intent.is_never_cleared([p for one in self.parts for p in one.parameters])
+        # All that is left out has to be small together.
         is_small = sum(map(self.share, self.parts)) <= small_share
         return self.is_grouped and is_kept and is_small and not self._is_fixed(part)
 
@@ -120,6 +121,7 @@ class LeftOut:
         run = self.context.run
         if run is None or not run.are_gradients_assigned:
             return None
+        # The copies are other tensors: their shapes tell whose they are.
         own = self._shapes(part.parameters)
         optimizers = self.optimizers.with_parameters
         return next((one for one in optimizers if self._shapes(one.parameters) == own), None)
@@ -230,6 +232,7 @@ class LeftOut:
         if run.held.isdisjoint(run.learning):
             return False
         modules = self.context.recording.modules
+        # The root, which has no path, may hold all models of a script.
         models = [one for one in self._subtrees.lineage(part.module) if modules[one].path]
         return all(self._subtrees.trainable[one].isdisjoint(self.optimizers.held) for one in models)
 

@@ -95,6 +95,7 @@ def skipped_batches(series: Series, window: Window) -> SkippedBatches | None:
             zeros.append(event)
         elif isinstance(event, BackwardEvent):
             passes.append(event)
+    # Zeroing at several lines is no loop over batches.
     is_loop = len(zeros) > 1 and len({one.site for one in zeros}) == 1
     if not is_loop or len(passes) != 1 or len(zeros) not in loaders:
         return None
@@ -173,6 +174,7 @@ def overfull(accumulation: Accumulation) -> tuple[Window, ...]:
         return tuple(with_epoch)
     if accumulation.series.windows[0] in found:
         return ()  # nothing was left over before: `if i % k == 0 and i > 0` begins with k + 1
+    # Epochs of one length leave equally many over.
     sizes = {len(one.passes) for one in found}
     return tuple(found) if len(found) > 1 and len(sizes) == 1 else ()
 
@@ -242,6 +244,7 @@ def accumulations(context: RuleContext) -> tuple[Accumulation, ...]:
 
 def _accumulation(series: Series) -> Accumulation | None:
     windows = tuple(window for window in series.windows if _accumulates(window))
+    # A few steps of several passes are an accident, and no accumulation.
     if not windows or 2 * steps_of(windows) < series.step_count:
         return None
     passes = Counter(len(window.passes) for window in windows).most_common(1)[0][0]

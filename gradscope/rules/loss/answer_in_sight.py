@@ -68,6 +68,8 @@ class AnswerInSight(Rule):
         call = None if record.call is None else context.recording.calls[record.call]
         path = "" if call is None else context.recording.modules[call.module].path
         where = f"{path}" if path else "this line"
+        # Losses by hand are recorded by the operation that reads the classes, which no reader takes
+        # for a loss.
         loss = "the loss" if record.operation in ("gather", "mul") else record.operation
         mixed = context.related(record.mixer, "the layer that hides what follows")
         return self.finding(
@@ -86,6 +88,8 @@ class AnswerInSight(Rule):
                 if looks_ahead
                 else "shift the targets by one: compare `logits[:, :-1]` with `labels[:, 1:]`"
             ),
+            # Without a mask, the attention is to be changed. With one, the model is right and its
+            # targets are not.
             site=record.mixer if looks_ahead else record.site,
             related=(
                 context.related(record.site, "the loss of the next token"),

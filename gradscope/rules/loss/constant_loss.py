@@ -84,6 +84,7 @@ class ConstantLoss(Rule):
             return
         norms = _norms(made)
         lowest, highest = losses.lowest, losses.highest
+        # A rate of 0 on one batch keeps the loss and the norm equal: other rules name it.
         if lowest <= 0 or highest - lowest > _EQUAL * highest or not _differ(norms):
             return
         start = next(only(BackwardEvent, made[-1].events))
@@ -131,6 +132,8 @@ def _losses(context: RuleContext) -> WeightedLosses | None:
     if len(made) == len(stepped(recording)):
         return whole
     known = losses_of_steps(recording)
+    # Summaries stand for several steps each: they do not tell which of them belong to the last
+    # optimizer.
     if not made or len(known) != len(whole.values):
         return None
     first = made[0].step.index

@@ -64,6 +64,7 @@ class DivergenceSubtracted(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first divergence with a minus."""
         loss = linear_signs(context, [one.index for one in context.first.nodes if one.depth == 0])
+        # A square alone may be outputs that are pushed apart, and a logarithm alone an entropy.
         square = _square(context, loss)
         if square is None:
             return
@@ -99,8 +100,10 @@ def _square(context: RuleContext, loss: Mapping[int, int]) -> NodeRecord | None:
             stat_of(context, index),
             inputs_of(context, index),
         )
+        # `mean ** 2` leaves a power, `mean * mean` a product of one node with itself.
         is_product = node.operation == "MulBackward0" and len(inputs) == 2
         is_square = node.operation.startswith("Pow") or (is_product and len(set(inputs)) == 1)
+        # An exponent is not recorded: a cube would be of either sign.
         if sign < 0 and is_square and stat is not None and stat.minimum >= 0:
             return node
     return None

@@ -58,6 +58,7 @@ class EqualOutputs(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the operation that makes examples equal."""
         for record in context.recording.evidence_of(EqualOutputsRecord):
+            # Operators are recorded by their methods, as `__getitem__`.
             name = record.operation.strip("_")
             what = "this index" if name == "getitem" else f"{name}()"
             yield self.finding(

@@ -99,6 +99,7 @@ class ExamplesMixed(Rule):
         if context.run is None:
             return context.probe_skip_reason("mixed examples")
         reason = context.probe_skip_reason("comparisons")
+        # Each of them is enough: not every finding needs the number of examples.
         is_known = _rows(context) is not None or any(_joined(context)) or _has_classes(context)
         if reason is not None or is_known or any(reordered_views(context)):
             return reason
@@ -151,6 +152,7 @@ class ExamplesMixed(Rule):
             dims = first.outputs[0].dims
             classes = comparison.left.dims[min(position, len(comparison.left.dims) - 1)]
             is_whole = prod(dims) == prod(compared)  # not a part of the classes
+            # Without a dimension of the size of the classes, no other `dim` would be right.
             if dims[softmax.dimension] == classes or classes not in dims or not is_whole:
                 continue
             yield self.finding(
@@ -228,6 +230,7 @@ class ExamplesMixed(Rule):
         found = [
             nodes[one.node]
             for one in softmaxes
+            # Only a softmax over the first dimension mixes examples in a graph.
             if one.dimension == 0 and _is_over_rows(nodes[one.node], rows)
         ]
         for node in {node.site: node for node in found}.values():
@@ -239,6 +242,8 @@ class ExamplesMixed(Rule):
                     site=node.site,
                     rows=rows,
                     dims=() if shape is None else shape.dims,
+                    # The graph shows the dimension itself: what a repeated forward has to guess is
+                    # known here.
                     in_model=True,
                     is_per_example=True,
                     is_ambiguous=False,
@@ -310,6 +315,7 @@ def _is_for_each(one: ComparisonRecord) -> bool:
     left, right = one.left.dims, one.right.dims
     is_column = len(right) == 1 or (len(right) == 2 and right[1] == 1)
     is_joined = one.left_from is not None or one.right_from is not None
+    # Joined dimensions, as `[batch * time]`, hide how many examples there are.
     return is_column and not is_joined and left[:1] == right[:1] and right[0] > 1
 
 
@@ -327,9 +333,11 @@ def _order(comparison: ComparisonRecord) -> str | None:
         return None
     classes = comparison.left.dims[1:]
     first, second, *rest = left.dims
+    # Where the last dimension has the size of the classes as well, it may hold them.
     is_moved = classes == (second,) and prod(rest) > 1 and rest[-1] != second
     if is_moved:
         return f"its classes are dimension 1 of {list(left.dims)}, not the last one"
+    # With as many time steps as examples, the shapes do not tell the two apart.
     if right is None or len(right.dims) < 2 or first == second:
         return None
     if right.dims[:2] == (second, first) and tuple(rest[len(classes) :]) == right.dims[2:]:
@@ -340,16 +348,19 @@ def _order(comparison: ComparisonRecord) -> str | None:
 def _is_over_rows(node: NodeRecord, rows: int) -> bool:
     """Return whether the first dimension alone has the size of the examples."""
     dims = node.dims() or ()
+    # A softmax over `[n, 1]` weighs the instances of one bag.
     return dims[:1] == (rows,) and rows not in dims[1:] and prod(dims[1:]) > 1
 
 
 def _is_mistake(record: MixedExamplesRecord) -> bool:
+    # A view keeps all numbers: examples that meet in one were to be permuted, in the loss as well.
     if record.operation in _RESHAPING:
         return True
     if not (record.in_model and record.is_per_example):
         return False
     if record.operation in _NORMALISING:
         return True
+    # Two dimensions are one sequence without a batch, and a batch of one has nothing to mix.
     is_batch = len(record.dims) > 2 and record.dims[1] > 1
     return record.operation in _SEQUENTIAL and is_batch and not record.is_ambiguous
 

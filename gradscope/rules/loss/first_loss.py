@@ -78,6 +78,7 @@ class FirstLoss(Rule):
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield the same of the first backward of a run."""
+        # Later captured steps have the loss of a model that has learned.
         for captured in context.recording.captured_steps[:1]:
             if captured.step == 0 and captured.order < _FIRST_EVENTS:
                 own = RuleContext(captured.recording, measurements=context.measurements, step=0)
@@ -132,6 +133,7 @@ def _ratio(context: RuleContext) -> _First | None:
             continue
         ratio = loss / math.log(classes)
         rows = math.prod(record.left.dims) / (classes if record.operation in _OVER_CLASSES else 1)
+        # A sum over the rows is about `rows` times a guess, as far as a first loss is one.
         if rows > 1 and 0.8 < ratio / rows < 1.25:
             return None  # a sum
         return _First(loss=loss, classes=classes, ratio=ratio, site=record.site)
@@ -145,8 +147,10 @@ def classes_of(record: ComparisonRecord) -> int | None:
     """Return the number of classes of a loss, None if it is not a classifier's."""
     dims = record.left.dims
     if record.operation == "binary_cross_entropy_with_logits":
+        # Each logit chooses between two classes by itself, however many logits there are.
         return 2
     if record.operation not in _OVER_CLASSES or not dims:
         return None
+    # `cross_entropy` takes `[classes]` for one example, otherwise `[examples, classes, …]`.
     classes = dims[1] if len(dims) > 1 else dims[0]
     return classes if classes > 1 else None

@@ -39,6 +39,7 @@ def loss_broadcast(fix: FixContext) -> Iterator[Edits]:
         return
     operand, other = operands if dimension.is_of_first else reversed(operands)
     yield source.edits(_squeezed(source, [operand], dimension))
+    # The other edits are tried if a run with this one still has the finding.
     statement = source.statement_of(operand)
     if statement is not None and _is_argument(source, statement, other):
         name = source.code(other)
@@ -53,6 +54,7 @@ def _is_argument(
     source: SourceFile, statement: cst.BaseSmallStatement, value: cst.BaseExpression
 ) -> bool:
     """Return whether a value is an argument of the function that a statement is a part of."""
+    # In a loop, a reassignment would add a dimension in every pass.
     function = source.around(statement, cst.FunctionDef, cst.For, cst.While, cst.Lambda)
     if not isinstance(function, cst.FunctionDef) or not isinstance(value, cst.Name):
         return False
@@ -108,11 +110,14 @@ def _operands(
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
     if isinstance(comparison, cst.BinaryOperation):
         return comparison.left, comparison.right
+    # `loss(*pair)` does not show which value is which operand.
     if any(one.star for one in comparison.args):
         return None
     named = {one.keyword.value: one.value for one in comparison.args if one.keyword is not None}
     plain = [one.value for one in comparison.args if one.keyword is None]
     owner = comparison.func.value if isinstance(comparison.func, cst.Attribute) else None
+    # `a.sub(b)` has its first operand before the dot; another method of one argument compares
+    # nothing.
     if owner is not None and len(comparison.args) == len(plain) == 1:
         return (owner, plain[0]) if _last_name(comparison.func) in _OPERATORS else None
     first = plain[0] if plain else named.get("input")
@@ -146,6 +151,7 @@ def normalised_twice(fix: FixContext) -> Iterator[Edits]:
         yield source.edits(_of_logits(source))
         return
     takes_logarithm = second in _OF_LOGARITHMS
+    # Of these, the exponentials of `log_softmax` alone sum to one, as such a loss expects.
     if takes_logarithm and first != "softmax":
         return
     layers = {path.rpartition(".")[2] for path in fix.finding.modules}
@@ -220,6 +226,7 @@ def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
 
 def _has_several_uses(fix: FixContext, first: str) -> bool:
     """Return whether the loss depends on the normalised tensor in several ways."""
+    # The node of `log_softmax` is `LogSoftmaxBackward0`.
     recording, operation = fix.context.recording, first.replace("_", "")
     nodes = {
         node.index
@@ -262,6 +269,7 @@ def _of_method(
     """Yield a call such as `x.softmax(-1)`, or of a layer by its name, as `self.softmax(x)`."""
     if function.attr.value in layers and _is_self(function.value) and len(call.args) == 1:
         yield _Applied(source, call, _maker(source, function), call.args[0].value)
+    # `self.softmax(x)` is a method or a layer of the model, and not one of a tensor.
     elif function.attr.value == first and not _is_self(function.value):
         yield _Applied(source, call, call, function.value)
 
@@ -275,6 +283,7 @@ def _maker(source: SourceFile, layer: cst.Attribute) -> cst.Call | None:
         for one in source.all(cst.Assign)
         if [source.code(target.target) for target in one.targets] == [name]
     )
+    # One occurrence makes the layer and one calls it. Another call may need what would be removed.
     return made if isinstance(made, cst.Call) and len(named) == 2 else None
 
 
@@ -322,6 +331,7 @@ class _Layer:
     def removed(self) -> Changes:
         """Take the layer out of the list."""
         arguments = self.outer.args
+        # An `nn.Sequential` without its only layer would be empty.
         if len(arguments) < 2:
             return {}
         return {

@@ -142,6 +142,7 @@ def _movement(losses: WeightedLosses) -> float:
     """Return by what share of its mean the loss moves, apart from changes from step to step."""
     part = losses.steps // _PARTS
     parts = [losses.mean(part * number, part * (number + 1)) for number in range(_PARTS)]
+    # A fall within the first steps is lost in the mean of the first fifth.
     start, mean = losses.mean(last=max(losses.steps // 20, _FIRST)), losses.mean()
     return max(max(parts) - min(parts), abs(start - mean)) / mean
 
@@ -149,6 +150,8 @@ def _movement(losses: WeightedLosses) -> float:
 def _noise(losses: Sequence[float]) -> float:
     """Return the standard deviation of the losses from step to step over their mean."""
     changes = [after - before for before, after in pairwise(losses)]
+    # The difference of two independent losses has twice the variance of one. A slow trend adds
+    # little to it.
     return pstdev(changes) / math.sqrt(2) / fmean(losses)
 
 

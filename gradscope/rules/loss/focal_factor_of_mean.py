@@ -57,6 +57,7 @@ class FocalFactorOfMean(Rule):
         for record in context.recording.evidence_of(ComparisonRecord):
             rows = record.right.dims
             is_mean = record.operation in _ENTROPIES and record.reduction == "mean"
+            # The mean over one example is its own loss, and its factor is right.
             if is_mean and rows and rows[0] > 1 and record.site not in found:
                 product = _focal_product(context, record.result.node)
                 if product is not None:
@@ -81,6 +82,7 @@ class FocalFactorOfMean(Rule):
 
 def _focal_product(context: RuleContext, mean: int) -> NodeRecord | None:
     """Return the product of a mean and a factor that is made of its exponential."""
+    # A constant such as `alpha` may multiply the mean before the factor does.
     own = {mean, *_onwards(context, mean, ("Mul",))}
     probabilities = [
         user
@@ -92,6 +94,8 @@ def _focal_product(context: RuleContext, mean: int) -> NodeRecord | None:
         factors = {probability, *_onwards(context, probability, _FACTOR)}
         for node in sorted(factors):
             inputs = [ref.node for ref in context.successors.get(node, ())]
+            # A factor without a gradient leaves a product of one input, which does not tell what
+            # made the factor.
             is_product = context.recording.nodes[node].operation == "MulBackward0"
             if is_product and len(inputs) == 2 and own & set(inputs) and factors & set(inputs):
                 return context.recording.nodes[node]

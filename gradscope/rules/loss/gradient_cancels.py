@@ -96,6 +96,7 @@ class GradientCancels(Rule):
 
 def _cancelled(context: RuleContext, node: NodeRecord) -> tuple[_Kind | None, frozenset[int]]:
     """Return how a gradient cancels at an operation, and the parameters that lose it."""
+    # What has no gradient has no edge, and nothing of it can cancel.
     operands = context.successors.get(node.index, ())
     if len(operands) != 2:
         return None, frozenset()
@@ -103,6 +104,7 @@ def _cancelled(context: RuleContext, node: NodeRecord) -> tuple[_Kind | None, fr
     if first == second and node.operation in ("SubBackward0", "DivBackward0"):
         kind: _Kind = "difference" if node.operation == "SubBackward0" else "ratio"
         return kind, context.parameters_behind([first.node])
+    # Sums and products commute: the difference or the quotient may be either operand.
     for one, other in ((first, second), (second, first)):
         kind_again, parameters = _undone(context, node, one, context.recording.nodes[other.node])
         if kind_again is not None:
@@ -127,6 +129,7 @@ def _added_again(context: RuleContext, term: TensorRef, other: NodeRecord) -> fr
     operands = context.successors.get(other.index, ())
     if other.operation != "SubBackward0" or len(operands) != 2 or operands[1] != term:
         return frozenset()
+    # What made the other operand keeps its gradient, as in a residual `x + (f(x) - x)`.
     return context.parameters_behind([term.node]) - context.parameters_behind([operands[0].node])
 
 
@@ -135,6 +138,7 @@ def _divides_by(context: RuleContext, quotient: NodeRecord, factor: TensorRef) -
     operands = context.successors.get(quotient.index, ())
     if quotient.operation != "DivBackward0" or len(operands) != 2:
         return False
+    # `a / (a + b) * b` has another derivative: only constants may be added, which have no edge.
     divisor = context.recording.nodes[operands[1].node]
     return operands[1] == factor or (
         divisor.operation in _OF_A_NUMBER

@@ -60,6 +60,8 @@ class LogScaleOfWrongSign(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes such a logarithm."""
         loss = linear_signs(context, [one.index for one in context.first.nodes if one.depth == 0])
+        # Without its minus, a likelihood has the wrong sign in all terms, so that none contradicts
+        # another.
         found = list(_wrong(context, loss))
         if not found:
             yield from self._of_likelihood(context, loss)
@@ -67,6 +69,8 @@ class LogScaleOfWrongSign(Rule):
         scale, scaled = found[0]
         turned = _turned(context, loss, scale.term)
         made = context.recording.nodes[scale.term].site
+        # The line that turns the sign is to be changed. Without one, the layer returns the wrong
+        # sign.
         site = next((one for one in (turned, made, scaled.node.site) if one is not None), None)
         grows = scaled.sign > 0
         yield self.finding(
@@ -99,6 +103,7 @@ class LogScaleOfWrongSign(Rule):
             return
         scales = list(_of_likelihood(context, {node: -sign for node, sign in loss.items()}))
         if scales:
+            # Nothing in the loss has another sign than the rest: its last line lacks the minus.
             site = next(node.site for node in context.first.nodes if node.depth == 0)
             yield self.finding(
                 context,
@@ -126,6 +131,7 @@ def _of_likelihood(context: RuleContext, negated: Mapping[int, int]) -> Iterator
         uses = list(scaled_by(context, negated, one.scale))
         if uses and one.sign < 0 and all(use.sign > 0 for use in uses):
             yield one
+        # One scale that does not balance a distance shows that the loss is no likelihood of a flow.
         elif uses:
             return
 
@@ -134,6 +140,7 @@ def _wrong(context: RuleContext, loss: Mapping[int, int]) -> Iterator[tuple[LogS
     """Yield the scales that draw both parts of the loss the same way, and nothing else."""
     for one in log_scales(context, loss):
         uses = list(scaled_by(context, loss, one.scale))
+        # A scale with a use that balances its logarithm is held there.
         if uses and all(use.sign == one.sign for use in uses):
             yield one, uses[0]
 

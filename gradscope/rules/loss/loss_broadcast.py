@@ -145,6 +145,7 @@ class LossBroadcast(Rule):
 def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
     left, right, result = record.left.dims, record.right.dims, _result(record)
     elements = math.prod(left), math.prod(right)
+    # Nothing was expanded if one operand has as many elements as the result.
     if math.prod(result) <= max(elements):
         return False
     in_graph = [ref for ref in (record.left_tensor, record.right_tensor) if ref is not None]
@@ -154,9 +155,12 @@ def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
         return record.operation in _BROADCASTING and is_mistaken
     nodes = context.recording.nodes
     return (
+        # `[N, 1]` and `[N]` are the same examples. Two different sizes are pairs of two groups, as
+        # of points and centres.
         len(left) != len(right)
         and elements[0] == elements[1]
         and (len(in_graph) == 1 or _lost_a_dimension(context, record))
+        # `x[:, None]` on another line leaves this node.
         and nodes[in_graph[0].node].operation != "UnsqueezeBackward0"
         and not _looks_deliberate(context, record)
         and is_averaged_into_loss(context, record.result.node)
@@ -179,6 +183,7 @@ def _lost_a_dimension(context: RuleContext, record: ComparisonRecord) -> bool:
         and more[1] == 1
         and nodes[column.node].kind != "view"
         and nodes[squeezed.node].operation.startswith("Squeeze")
+        # A column less its own squeezed copy is meant for all pairs of one output.
         and all(made.node != column.node for made in context.successors[squeezed.node])
     )
 

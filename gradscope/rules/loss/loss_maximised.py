@@ -148,6 +148,8 @@ class LossMaximised(Rule):
         if is_policy_loss(context):
             yield from self._of_entropies(context)
         yield from self._of_surrogates(context)
+        # The sign of a policy's loss is known whoever else steps. An opponent may want an error to
+        # grow.
         if _opponents(context) is None:
             yield from self._of_errors(context)
             yield from self._of_views(context)
@@ -200,6 +202,7 @@ class LossMaximised(Rule):
 
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
+        # Surrogates have a finding of their own.
         found_elsewhere = ("lower surrogate", "other")
         errors = [one for one in terms if one.kind not in found_elsewhere and _makes_worse(one)]
         if not errors or not all(_makes_worse(one) for one in terms):
@@ -277,6 +280,7 @@ class LossMaximised(Rule):
         classes = None if comparison is None else classes_of(comparison)
         if comparison is None or classes is None or comparison.reduction != "mean":
             return None
+        # The result is a single number, and its minimum is its value.
         stat = context.shared(forward_stats)[comparison.result]
         share = stat.minimum / math.log(classes)
         context.measured(self.code, "share_of_chance", share, self.least, site=comparison.site)
@@ -337,4 +341,5 @@ def _trained_by_alone(
 
 def _is_custom(node: NodeRecord) -> bool:
     """Return whether a custom function made a node, which may reverse its gradient."""
+    # Nodes of torch end with a number, as `MulBackward0`; those of custom functions do not.
     return node.kind == "operation" and not node.operation[-1:].isdigit()

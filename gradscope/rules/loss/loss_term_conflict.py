@@ -82,6 +82,7 @@ class LossTermConflict(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         reason = context.probe_skip_reason("loss terms")
+        # Named terms need one probe, and sums beside means another: either is enough to judge.
         return None if reason is None else context.probe_skip_reason("comparisons") and reason
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -110,6 +111,7 @@ class LossTermConflict(Rule):
             ]
             if one.is_mean or one.rows < self.rows or not is_divergence(context, one.node):
                 continue
+            # The mean with the largest factor is the most lenient comparison.
             beside = min(means, key=lambda other: one.factor / other.factor, default=None)
             if beside is None:
                 continue
@@ -200,5 +202,6 @@ class LossTermConflict(Rule):
 
 def _ratio(pair: TermPairRecord) -> float:
     """Return the larger norm over the smaller; 0 if one is zero or NaN."""
+    # A term without any gradient is not drowned: that is another mistake.
     low, high = sorted((pair.first_norm, pair.second_norm))
     return high / low if low > 0 else 0.0

@@ -93,10 +93,15 @@ class LossTermWithoutGradient(Rule):
         of_examples = sums_of_examples(context)
         found: dict[int, list[tuple[PathCutRecord, tuple[int, ...]]]] = {}
         for cut, parameters in path_cuts(context):
+            # What is detached was made with a gradient. Under no_grad, a number per example may be
+            # a reward or a target.
             known = {**sums, **of_examples} if cut.kind == "detach" else sums
             joins = [node for node in cut.joins if not _only_indexes(context, cut, node)]
             entered = [node for node in (*joins, *cut.read_into) if node in known]
+            # A result that goes elsewhere as well, as into a layer, is more than a term.
             if entered and len(entered) == len(joins) + len(cut.read_into):
+                # A constant that holds the other term changes the value of the loss alone, on
+                # purpose.
                 terms = [node for node in entered if not self._corrects(context, cut, node)]
                 if terms:
                     found.setdefault(terms[0], []).append((cut, parameters))
@@ -184,6 +189,7 @@ class LossTermWithoutGradient(Rule):
             is_added = all(
                 node in sums
                 and sums[node].operation == "AddBackward0"
+                # A constant summand has no edge, so that the other one is the only input.
                 and len(context.successors.get(node, ())) == 1
                 for node in cut.joins
             )

@@ -72,6 +72,7 @@ class ScaleBehindRelu(Rule):
             if relu is None or stat is None or relu.index in told or not stat.numel:
                 continue
             lowest = _lowest(context, argument)
+            # A comparison that NaN fails passes over what is unknown.
             if not lowest < self.highest_floor:
                 continue
             zeros = stat.zeros / stat.numel
@@ -106,6 +107,7 @@ def _scales(context: RuleContext) -> Iterator[tuple[NodeRecord, NodeRecord]]:
         inputs = context.successors.get(node.index, ())
         if node.operation.startswith("LogBackward") and len(inputs) == 1:
             yield node, nodes[inputs[0].node]
+        # With one input, the edge does not tell whether it is the divisor.
         elif node.operation.startswith("Div") and len(inputs) == 2:
             yield node, nodes[inputs[1].node]
 

@@ -53,6 +53,7 @@ class TermLeftOut(Rule):
         """Yield a finding for each term."""
         if context.run is not None and not context.run.is_only_line:
             return  # another loss may contain it
+        # The loss is where the term is missing.
         loss = context.first.nodes[0].site if context.first.nodes else None
         for record in context.recording.evidence_of(LeftOutTermRecord):
             yield self.finding(

@@ -92,6 +92,7 @@ def _totals(context: RuleContext) -> Iterator[_Total]:
     nodes = context.recording.nodes
     for node in context.first.nodes:
         operands = [nodes[ref.node] for ref in context.successors.get(node.index, ())]
+        # A summand without an edge is data, whose total trains nothing.
         if node.operation not in _ADDS or len(operands) != 2:
             continue
         for number, other in (operands, operands[::-1]):
@@ -116,6 +117,7 @@ def _sum_behind(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
     """Return the sum that makes a number, alone or with constant factors."""
     while not node.operation.startswith(_SUMS):
         inputs = context.successors.get(node.index, ())
+        # A constant factor has no edge.
         if len(inputs) != 1 or not (node.kind == "view" or node.operation in _WEIGHTS):
             return None
         node = context.recording.nodes[inputs[0].node]

@@ -86,6 +86,7 @@ class UnboundedLoss(Rule):
             self.code, "times", times, self.warning, fires="above", site=backward, step=0
         )
         falls = [before - after for before, after in pairwise(parts)]
+        # A bounded loss falls more slowly as it comes near its bound.
         is_faster = falls[0] > 0 and all(later > former for former, later in pairwise(falls))
         if times < self.warning or not (is_faster or times >= _ANYWAY):
             return

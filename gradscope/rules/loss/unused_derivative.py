@@ -71,4 +71,5 @@ class UnusedDerivative(Rule):
 
 def _is_in_forward(context: RuleContext, site: int | None) -> bool:
     function = None if site is None else context.recording.sites[site].function
+    # Such a function may be called for its value alone, or to train: it has a graph for both.
     return function is not None and function.rpartition(".")[2] == "forward"

@@ -46,6 +46,7 @@ def gradient_underflow(fix: FixContext) -> Iterator[Edits]:
 
 def _numbers(source: SourceFile, line: int, scale: float) -> Iterator[cst.Float | cst.Integer]:
     """Yield the literals of the scale."""
+    # The scale may also be that of the scaler, which is made on another line.
     given = [
         one.value
         for one in source.all(cst.Arg)

@@ -63,6 +63,7 @@ class Float16WithoutScaler(FlushRule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the backward."""
         for record, severity in self.flushed(context):
+            # With a scale, it is the scale that is too small, which another rule reports.
             if record.dtype != "float16" or is_scaled(context):
                 continue
             chosen = context.site(record.site)
@@ -73,6 +74,8 @@ class Float16WithoutScaler(FlushRule):
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: float16 "
                 f"holds nothing below {short(SMALLEST['float16'], 1)}, and the loss is not scaled",
                 remedy="use torch.amp.GradScaler, or bfloat16, which needs no scale",
+                # The type is to be changed where it is chosen; without such a line, it is that of
+                # the model.
                 site=chosen or loss,
                 related=(context.related(loss, "the loss is computed here") if chosen else None,),
                 severity=severity,

@@ -61,6 +61,7 @@ class GradientUnderflow(FlushRule):
         """Yield a finding for the backward."""
         scaled = is_scaled(context)
         for record, severity in self.flushed(context):
+            # Float16 without any scale has a rule of its own, whose remedy is a scaler.
             if record.dtype == "float16" and not scaled:
                 continue
             scale = loss_scale(context) if scaled else 1.0

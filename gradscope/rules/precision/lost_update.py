@@ -84,6 +84,7 @@ class LostUpdate(Rule):
         highest = max(rates.values(), default=0.0)
         by_step: dict[int, list[RoundedUpdate]] = {}
         for record in records:
+            # A rate that is not known counts as the highest.
             if rates.get(record.step, highest) >= highest / 2 and highest > 0:
                 by_step.setdefault(record.step, []).append(record)
         shares = {step: _share(ones) for step, ones in by_step.items()}
@@ -105,6 +106,7 @@ class LostUpdate(Rule):
         last = by_step[max(by_step)]
         lost = [one.parameter for one in last if one.moving and _lost(one) >= self.warning]
         types = {context.recording.parameters[one.parameter].shape.dtype for one in last}
+        # Of both, `bfloat16` is the coarser one, and the first by name.
         dtype = min(types)
         cast = _cast(context, dtype)
         yield self.finding(

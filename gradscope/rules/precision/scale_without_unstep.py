@@ -124,6 +124,7 @@ class ScaleWithoutUnstep(Rule):
 
 def _is_by_scaler(windows: Windows, step: StepEvent) -> bool:
     """Return whether `scaler.step` made a step: both are recorded in sequence."""
+    # The scaler's event comes before or after that of the step which it makes.
     around = windows.events[max(step.position - 1, 0) : step.position + 2]
     return any(
         isinstance(one, ScalerStepEvent)

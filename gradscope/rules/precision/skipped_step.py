@@ -70,6 +70,7 @@ class SkippedStep(Rule):
         by_line: dict[tuple[int | None, int | None], list[ScalerStepEvent]] = {}
         for event in context.shared(Windows).events:
             if isinstance(event, ScalerStepEvent):
+                # A loop over several optimizers steps them all at one line.
                 by_line.setdefault((event.site, event.optimizer), []).append(event)
         for calls in by_line.values():
             made = [position for position, call in enumerate(calls) if not call.skipped]
@@ -77,6 +78,7 @@ class SkippedStep(Rule):
             skipped = [call for call in judged if call.skipped]
             if self._is_search(context, judged, skipped, has_ended=bool(made)):
                 continue
+            # A long run keeps some events for several of their kind.
             kept = context.shared(Windows).kept
             counts = kept.steps_of_events(skipped), kept.steps_of_events(judged)
             share = counts[0] / counts[1]

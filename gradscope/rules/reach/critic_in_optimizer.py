@@ -97,6 +97,8 @@ def _whole_networks(own: Turn, both: Turn) -> frozenset[str]:
 
     So it may hold one of two critics. A part of a network is mostly shared on purpose.
     """
+    # Scripts give an optimizer one of several networks, as `model.critic` of `model`: so it is
+    # judged by them.
     networks: dict[str, set[str]] = {}
     for name in own.trained:
         networks.setdefault(name.partition(".")[0], set()).add(name)
@@ -107,6 +109,7 @@ def _whole_networks(own: Turn, both: Turn) -> frozenset[str]:
 def _taketurns_of(turns: list[Turn], one: Stepper, other: Stepper) -> bool:
     """Return whether neither of two optimizers makes all its steps before the other's."""
     first, second = (
+        # Steps count first, and within a step the order of its backwards.
         [(turn.captured.step, turn.captured.order) for turn in turns if turn.stepper == stepper]
         for stepper in (one, other)
     )

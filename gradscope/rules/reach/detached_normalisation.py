@@ -110,6 +110,7 @@ def _centred(context: RuleContext, cut: PathCutRecord) -> dict[int, TensorRef]:
     for join in cut.joins:
         node = context.recording.nodes[join]
         operands = forward_inputs(context, join)
+        # What was detached has no edge.
         is_own = len(operands) == 1 and operands[0] in origins
         if node.operation.startswith("Sub") and node.module_call is not None and is_own:
             found[join] = operands[0]
@@ -161,6 +162,8 @@ def _are_normalised(context: RuleContext, results: tuple[int, ...]) -> bool:
 
 def _sizes(dims: tuple[int, ...]) -> set[float]:
     """Return the mean squares with an unbiased variance over any of some dimensions."""
+    # The dimensions of the statistics are not in the graph, since these were detached: any of them
+    # may be theirs.
     counts = {
         math.prod(some) for length in range(1, len(dims) + 1) for some in combinations(dims, length)
     }

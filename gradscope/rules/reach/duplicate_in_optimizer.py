@@ -103,6 +103,7 @@ class DuplicateInOptimizer(Rule):
         """Yield a finding for every pair of optimizers that use the same gradients."""
         windows = context.shared(Windows)
         for first, second in permutations(windows.series, 2):
+            # Either of the two may be the one that steps first.
             shared = sorted(set(first.parameters) & set(second.parameters))
             if not shared:
                 continue
@@ -115,6 +116,7 @@ class DuplicateInOptimizer(Rule):
                 self.share,
                 subject=f"{first.name} and {second.name}",
             )
+            # One shared gradient may be where a script changes its optimizer.
             if steps_of(both) > 1 and steps_of(both) >= self.share * second.step_count:
                 yield self._stepped_by_both(context, first, second, shared, steps_of(both))
 
@@ -129,6 +131,7 @@ class DuplicateInOptimizer(Rule):
         where = positions(context, shared)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
         is_same = set(first.parameters) == set(second.parameters)
+        # The larger one was mostly given all parameters in place of its own.
         larger, other = sorted((first, second), key=lambda one: -len(one.parameters))
         return self.finding(
             context,
@@ -164,6 +167,7 @@ def _is_used_before(windows: Windows, first: Series, window: Window) -> bool:
     if not step.stale or not step.lr:
         return False
     for event in reversed(windows.events[max(step.position - _NEAR, 0) : step.position]):
+        # A backward in between gives the second step gradients of its own.
         if isinstance(event, BackwardEvent | ZeroEvent):
             return False
         if isinstance(event, StepEvent) and event.optimizer in first.optimizers:

@@ -75,6 +75,7 @@ class FrozenHead(Rule):
         adapters = list(idle_adapters(context))
         modules = [context.recording.modules[one.module] for one in adapters]
         made = [context.site(one.site) for one in modules]
+        # Frozen by no line, adapters were loaded or made that way.
         freezes = next(filter(None, (_freeze(context, one) for one in made)), None)
         trained = sum(p.requires_grad for p in context.recording.parameters)
         if not adapters or freezes is None or not trained:
@@ -101,8 +102,10 @@ class FrozenHead(Rule):
         if head is None or not _is_frozen(layers[head.module]) or _is_tied(layers[head.module]):
             return
         replaced = _replacement(context, layers, head.module)
+        # In a network that is frozen as a whole, a replaced layer was frozen along.
         if replaced is not None and not _learns_around(context, head.module):
             replaced = None
+        # What was put in place of another head was meant to learn, whatever network it is in.
         is_other = replaced is None and _is_of_frozen_network(context, layers, head)
         if is_other or _learns_elsewhere(context, layers[head.module]):
             return
@@ -116,6 +119,7 @@ class FrozenHead(Rule):
             fires="below",
             subject=context.recording.modules[head.module].path,
         )
+        # Where all layers are frozen, norms, biases or prompts learn under an old head.
         if replaced is None and frozen == len(others):
             return
         is_new = frozen > 0 and _is_left_random(context, layers, head.module)
@@ -200,6 +204,7 @@ def _is_of_frozen_network(
     """
     following = [call for call in _calls(context, layers) if call.module != head.module]
     before = bool(following) and _is_frozen(layers[following[0].module])
+    # Its second call is that of the target, which has no gradient to pass on.
     on_data = any(
         call.module == head.module and not call.inputs for call in context.recording.calls
     )
@@ -259,6 +264,8 @@ def _freeze(context: RuleContext, made: Site | None) -> Site | None:
             for site in lines
             if site is not None
             and made is not None
+            # Lines of other files may freeze other networks. No line stands beside what an
+            # installed file makes.
             and (site.file == made.file or made.is_installed)
         ),
         key=lambda site: site.line,

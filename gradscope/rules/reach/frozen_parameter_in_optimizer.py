@@ -91,6 +91,8 @@ class FrozenParameterInOptimizer(Rule):
         since = {p: step for p, (step, count) in stopped.items() if count >= self.tail_steps}
         if not since:
             return
+        # The first line of a file is the same in every run, whatever the order of the captured
+        # steps.
         frozen, unfrozen = min(sites, key=lambda pair: (pair[0].file, pair[0].line))
         where = positions(context, since)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""
@@ -253,4 +255,5 @@ def _is_frozen_by_default(source: str) -> bool:
 def _is_table(context: RuleContext, parameter: int) -> bool:
     record = context.recording.parameters[parameter]
     kind = context.recording.modules[record.module].class_name
+    # A table of positions is mostly a plain parameter, such as `pos_embed`.
     return "Embedding" in kind or "pos" in record.name.rpartition(".")[2]

@@ -108,6 +108,7 @@ class FrozenParameterMoves(Rule):
         moved = {index: norms for index, norms in moved.items() if norms[0] > 0}
         if not moved:
             return
+        # Weights of zero that move change by all of their size.
         ratio = max(update / weight if weight else 1.0 for update, weight in moved.values())
         where = positions(context, moved)
         more = f" and {len(where) - 3} more" if len(where) > 3 else ""

@@ -111,6 +111,7 @@ class GradientCut(Rule):
         """Yield a finding for every line that cuts parameters off."""
         reach = context.shared(Reach)
         for stop in reach.stops:
+            # Choices and draws have remedies of their own, and so another rule.
             if stop.cut.kind != "non-differentiable" and not reach.draws(stop):
                 yield self._finding(context, reach, stop)
 
@@ -219,6 +220,7 @@ def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
             "move it out of `no_grad`; or, if it should not learn, freeze it with "
             "`requires_grad_(False)` and remove it from the optimizer"
         )
+    # Numbers outside of torch carry no gradient, whatever is done with them.
     if stop.cut.operation in _ARRAYS or stop.leaves_torch:
         return (
             "compute with torch instead of NumPy or Python numbers, or write a "

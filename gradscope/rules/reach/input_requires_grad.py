@@ -60,6 +60,7 @@ class InputRequiresGrad(Rule):
             return
         names = [leaf.name for leaf in leaves]
         elements = sum(leaf.numel for leaf in leaves)
+        # Nodes are recorded from the loss on: the last one is the first operation of the forward.
         users = sorted(context.consumers(leaves[0].node), key=lambda node: -node.index)
         site = next((user.site for user in users if user.site is not None), None)
         site = site if leaves[0].site is None else leaves[0].site

@@ -17,6 +17,7 @@ from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.reach.gradient_cut import stop_related
 from gradscope.rules.rule import Rule
 
+# `view(torch.int32)` reads the bits as integers.
 _CASTS = frozenset(
     {"bool", "byte", "char", "int", "long", "short", "to", "type", "type_as", "view"}
 )
@@ -103,6 +104,7 @@ class NonDifferentiableOperation(Rule):
 
 
 def _described(operation: str) -> str:
+    # Operators are recorded by their methods, as `__lt__`.
     if operation in _COMPARISONS or operation.strip("_") in _COMPARISONS:
         return f"a comparison ({operation}), which has no derivative"
     if operation in _CASTS:

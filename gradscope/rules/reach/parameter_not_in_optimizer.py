@@ -168,6 +168,7 @@ class ParameterNotInOptimizer(Rule):
         )
 
     def _severity(self, left_out: LeftOut, part: Part) -> Severity:
+        # Signs that a part was forgotten come before those of a choice.
         if left_out.intent.was_unfrozen(part.parameters):
             return "error"
         if left_out.is_forgotten(part, self.most_times):
@@ -203,6 +204,7 @@ class ParameterNotInOptimizer(Rule):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
         called = _caller(context, parts) if late else None
+        # What a library makes is placed at the line that calls it.
         is_foreign = made is not None and context.recording.sites[made].is_installed
         chosen = optimizer.site if optimizer.given is None else optimizer.given
         lines = (

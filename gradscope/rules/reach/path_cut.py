@@ -166,6 +166,7 @@ class PathCut(Rule):
         assert cut.call is not None
         recording = context.recording
         outer = recording.calls[cut.call].module
+        # Each forward of a model may cut once, without a loop over time.
         forwards = sum(call.module == outer for call in recording.calls)
         context.measured(
             self.code,
@@ -210,6 +211,7 @@ class PathCut(Rule):
         """Yield a finding if a recurrent module starts from the `.data` of another one's state."""
         makers = {_recurrent_of(context, ref.node) for ref in cut.origins}
         users = {_recurrent_of(context, node) for node in cut.joins} - {None}
+        # `detach()` stops this gradient on purpose; `.data` is mostly a way to get at the tensor.
         if cut.operation != "data" or None in makers or len(makers) != 1 or not users - makers:
             return
         modules = context.recording.modules
@@ -362,6 +364,7 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
         return cut.joins[0]
     for node in cut.joins:
         operands = context.successors.get(node, ())
+        # What was detached has no edge.
         if nodes[node].operation not in _ARITHMETIC or len(operands) != 1:
             return None
         if is_made_of(context, operands[0], cut.origins):

@@ -83,6 +83,7 @@ def _times(module: ModuleRecord) -> int:
         return 1 + sum(alias.rpartition(".")[0] == container for alias in module.aliases)
     names = {module.path, *module.aliases}
     last = int(number)
+    # An entry of the model itself has no name before its number.
     while f"{container}.{last + 1}".removeprefix(".") in names:
         last += 1
     return last - int(number) + 1

@@ -114,6 +114,7 @@ def _use(context: RuleContext, cut: PathCutRecord) -> NodeRecord | None:
     of_density, found = set[int](), None
     for node in cut.joins:
         operands = context.successors.get(node, ())
+        # What also depends on the parameters of the distribution is the density of the sample.
         if any(is_made_of(context, operand, cut.origins) for operand in operands):
             of_density.add(node)
         elif found is None and _has_other_parameters(context, node, cut.parameters):

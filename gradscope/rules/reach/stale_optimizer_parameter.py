@@ -92,6 +92,8 @@ class StaleOptimizerParameter(Rule):
         reach = context.shared(Reach)
         trained = [node for node in context.first.nodes if _is_trained_leaf(context, node)]
         for stop in reach.stops if trained and not reach.learning else ():
+            # `detach().requires_grad_()` outside of a model starts a graph of its own, which the
+            # cut does not join.
             if stop.cut.kind != "detach" or stop.cut.call is not None or stop.joins:
                 continue
             for record in optimizers.with_parameters:
@@ -130,6 +132,7 @@ class StaleOptimizerParameter(Rule):
         reached = {s.parameter for s in stats if s and s.reach in ("gradient", "zero")}
         lost = reached - optimizers.held
         made = None if not successors else context.recording.parameters[successors[0]].site
+        # The line that replaces is to be moved; without it, the optimizer's.
         position = next((site for site in (line, record.site, made) if site is not None), None)
         related = [context.related(record.site, f"{record.class_name} is made here")]
         if line is None and made != position:

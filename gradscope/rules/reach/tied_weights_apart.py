@@ -168,10 +168,12 @@ def _sources(context: RuleContext, node: int, made: Mapping[int, int]) -> set[in
     waiting, seen = [node], {node}
     while waiting:
         one = waiting.pop()
+        # A module's output stands for all that it was computed from.
         if one in made:
             found.add(made[one])
             continue
         if context.recording.nodes[one].parameter is not None:
+            # A layer between them makes the comparison more than a distance.
             return {None}
         fresh = [ref.node for ref in context.successors.get(one, ()) if ref.node not in seen]
         seen.update(fresh)

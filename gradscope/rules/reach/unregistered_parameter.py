@@ -83,10 +83,14 @@ class UnregisteredParameter(Rule):
         """Yield a finding for every attribute, and every line that makes parameters."""
         groups: dict[object, list[LeafRecord]] = {}
         for leaf in context.recording.evidence_of(LeafRecord):
+            # A tensor that a module takes as its input may be data, such as an image that is
+            # optimised.
             if leaf.origin == "script" and _is_given_to_module(context, leaf):
                 continue
             if leaf.origin != "input" and not _is_cut_off(context, leaf):
                 site = leaf_site(context, leaf)
+                # All leaves of one attribute are one mistake, and so are those that one line
+                # stores.
                 key = (leaf.owner, leaf.attribute) if leaf.attribute else site
                 groups.setdefault(leaf.site or key, []).append(leaf)
         for leaves in groups.values():
@@ -172,6 +176,7 @@ def _severity(context: RuleContext, leaf: LeafRecord) -> Severity:
     )
 
 
+# An optimizer that is made after the first forward would hold them.
 def _message(leaves: list[LeafRecord]) -> str:
     first, number = leaves[0], len(leaves)
     tensors = counted(number, "tensor")
@@ -224,6 +229,7 @@ def _remedy(leaf: LeafRecord) -> str:
         kind = "nn.ParameterDict" if leaf.container == "dict" else "nn.ParameterList"
         return f"compute first, wrap last with `nn.Parameter(…)`, and store them in an `{kind}`"
     if leaf.container in ("list", "tuple", "set"):
+        # `layers.0.weight` is a parameter of a module in the list, `weights.0` is one of the list.
         kind = "nn.ModuleList" if leaf.name.count(".") > 1 else "nn.ParameterList"
         return f"store them in an `{kind}`"
     if leaf.container == "dict":

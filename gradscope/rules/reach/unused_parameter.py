@@ -85,6 +85,8 @@ class UnusedParameter(Rule):
         """Yield a finding for the unused parts of every module, those that run and the others."""
         reach = context.shared(Reach)
         stopped = {parameter for stop in reach.stops for parameter in stop.parameters}
+        # What a cut stops is for another rule. What has a node is used, and its gradient may be
+        # zero.
         unused = reach.lost - stopped - context.parameter_nodes.keys() - _without_model(context)
         groups: dict[tuple[int | None, bool], list[Part]] = {}
         for part in reach.subtrees.parts(unused):
@@ -136,9 +138,11 @@ class UnusedParameter(Rule):
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
         if replaced is not None:
             order = (replaced.site, *order)
+        # What runs is unused at the loss, what never runs where it is made.
         positions = [
             position for position in (order if runs else (made, loss)) if position is not None
         ]
+        # Nobody edits an installed library: the user's lines come first.
         users = [
             position for position in positions if not context.recording.sites[position].is_installed
         ]
@@ -235,6 +239,7 @@ def _how(context: RecordingIndex, replaced: OverwrittenRecord | None) -> str:
 
 def _outermost(calls: list[ModuleCallRecord]) -> list[ModuleCallRecord]:
     """Return the calls that no other of these calls made."""
+    # A layer that runs inside of another unused one is dropped with it.
     positions = {call.index for call in calls}
     return [call for call in calls if call.parent not in positions]
 

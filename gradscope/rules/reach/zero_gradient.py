@@ -165,6 +165,7 @@ class ZeroGradient(Rule):
         # Such a layer divides rounding errors by the root of its epsilon, about 0.003.
         rounding = self.rounding * (1_000 if node.index in normalises_alone(context) else 1)
         small = [p for p in behind if norms.get(p, math.inf) < rounding * largest]
+        # Without a gradient, or beside NaN, nothing is small in proportion.
         return tuple(sorted(small)) if 0 < largest < math.inf else ()
 
     def _of_ratio(
@@ -231,6 +232,7 @@ class ZeroGradient(Rule):
                 "steps": 1 + probes,
             },
             count=len(end.parameters),
+            # Zeros that rounding makes are where a vanishing gradient ends.
             caused_by=("GS102",) if end.underflows else (),
             # Nothing that learns is left to tell the examples apart.
             explains=("GS715",) if share == 1 and end.node.operation.startswith(CUTTING) else (),
@@ -244,6 +246,7 @@ class ZeroGradient(Rule):
         return {"note_below": self.note_below, "error_above": self.error_above}
 
     def _severity(self, context: RuleContext, end: DeadEnd, share: float) -> Severity:
+        # What is no mistake by its kind is a note, however much of the model it holds.
         if _is_left_out(context, end) or _is_satisfied(context, end):
             return "note"
         if _is_always_one(context, end):
@@ -257,6 +260,7 @@ class ZeroGradient(Rule):
         if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
+        # A parameter beyond its clamp may have reached a limit that is meant.
         is_certain |= not end.node.operation.startswith("Clamp") and _is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
@@ -272,6 +276,7 @@ def _line_of_module(context: RuleContext, node: NodeRecord) -> Site | None:
 
 def _bias_line(context: RuleContext, end: DeadEnd) -> Site | None:
     """Return the line that fills the bias of the layer before a dead activation."""
+    # A product with zeros is dead by its other factor, whatever the bias is.
     is_dead = not end.zeros and end.node.operation.startswith(("Relu", "Threshold"))
     return filled_bias(context, end.node) if is_dead else None
 

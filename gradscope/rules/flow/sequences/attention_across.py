@@ -80,6 +80,7 @@ def _product_across(context: RuleContext, node: NodeRecord, dimension: int) -> N
     dims = node.dims() or ()
     if node.operation != "SoftmaxBackward0" or len(dims) < 2 or dimension == len(dims) - 1:
         return None
+    # Along a single element, nothing is shared: all weights are 1 there.
     if dims[dimension] == 1 or dims[-1] == 1:
         return None
     over_batch = len(dims) == 2 and dimension == 0

@@ -4,6 +4,7 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
 
+# A matrix product of more than two dimensions leaves this node behind views.
 _PRODUCT = "BmmBackward0"
 _PRODUCTS = frozenset({_PRODUCT, "MmBackward0"})
 _TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
@@ -42,6 +43,7 @@ def way_to_values(
         for one in products:
             operands = [ref.node for ref in context.successors.get(one.index, ())]
             dims = found.dims()
+            # `weights @ values` sums over the last dimension of its left factor.
             if operands and operands[0] == found.index and dims is not None:
                 is_known = len(operands) == 2 and not _has_weight(context, one)
                 return (between, one) if dims[-1] == last and is_known else None
@@ -93,6 +95,7 @@ def is_sum_of_pairs(context: RuleContext, node: NodeRecord) -> bool:
 
 def _has_weight(context: RuleContext, product: NodeRecord) -> bool:
     """Return whether a product of two matrices is that of a linear layer or another parameter."""
+    # Linear layers flatten their input first: a batched product is not theirs.
     if product.operation == _PRODUCT:
         return False
     for ref in context.successors.get(product.index, ()):

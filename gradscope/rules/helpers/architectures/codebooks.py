@@ -98,6 +98,7 @@ def _compares(context: RuleContext, node: int, output: int) -> bool:
     """Return whether a term of the loss is the difference of a tensor and a constant."""
     inputs = [_base(context, one.node) for one in context.successors.get(node, ())]
     is_difference = context.recording.nodes[node].operation.startswith(_DIFFERENCES)
+    # The detached codes have no edge.
     return is_difference and inputs == [output] and is_averaged_into_loss(context, node)
 
 

@@ -18,6 +18,7 @@ def is_cut_shortcut(context: RuleContext, cut: PathCutRecord) -> bool:
     nodes, origins = context.recording.nodes, set(cut.origins)
     for join in cut.joins:
         operands = context.successors.get(join, ())
+        # The detached shortcut has no edge.
         if nodes[join].operation != "AddBackward0" or len(operands) != 1:
             return False
         if not _is_layers_of(context, operands[0], origins):

@@ -46,6 +46,8 @@ def idle_adapters(context: RuleContext) -> Iterator[IdleAdapter]:
                 one
                 for one in matrices
                 if module in _around(context, one.module)
+                # With a first weight of zero, the adapter could not learn even if it were not
+                # frozen.
                 and norms[one.index]
                 and not _learns(context, one)
                 and _is_of_low_rank(one, second)

@@ -32,9 +32,11 @@ def still_copies(context: RuleContext) -> Iterator[StillCopy]:
     fixed = {path for path in before if _is_fixed(first, path) and path in called}
     for copy in sorted(fixed):
         weights = before[copy]
+        # A part of a fixed network is told with the whole.
         if copy.rpartition(".")[0] in fixed or not weights or after.get(copy) != weights:
             continue
         for network, others in before.items():
+            # Norms that were not measured are equal without meaning anything.
             is_same = network != copy and others == weights and None not in weights.values()
             if is_same and not _is_fixed(first, network) and after.get(network) != others:
                 yield StillCopy(copy, network, len(weights), _site(last, copy))

@@ -37,6 +37,7 @@ def allied_players(context: RuleContext) -> Iterator[AlliedPlayers]:
     steppers = list(dict.fromkeys(one.stepper for one in turns))
     for critic in steppers:
         for generator in steppers:
+            # What both optimizers step belongs to neither player.
             if critic == generator or critic.parameters & generator.parameters:
                 continue
             own = [one for one in turns if one.stepper == critic]
@@ -57,6 +58,8 @@ def _scores(turn: Turn, generator: frozenset[str]) -> _Scores | None:
     joins = {
         join
         for cut in context.recording.cuts
+        # A critic's turn gets generated data detached or under no_grad: the generator is behind a
+        # cut there.
         if not _names(context, cut.parameters).isdisjoint(generator)
         for join in cut.joins
     }
@@ -64,6 +67,7 @@ def _scores(turn: Turn, generator: frozenset[str]) -> _Scores | None:
     for term in _mean_scores(context):
         behind = {one.index for one in context.behind([term.node.index])}
         names = _names(context, context.parameters_behind([term.node.index]))
+        # A mean that the critic's step does not train says nothing of its direction.
         if names.isdisjoint(turn.trained):
             continue
         is_generated = bool(behind & joins) or not names.isdisjoint(generator)
@@ -81,6 +85,7 @@ def _sign(turn: Turn, critic: frozenset[str]) -> int | None:
         names = _names(context, context.parameters_behind([term.node.index]))
         if not names.isdisjoint(critic) and not names.isdisjoint(turn.trained):
             signs.add(term.sign)
+    # 0 is a sign that the values do not tell.
     return signs.pop() if len(signs) == 1 and 0 not in signs else None
 
 

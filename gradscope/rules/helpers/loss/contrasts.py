@@ -7,6 +7,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
+# Two by two may be a classifier of two classes.
 _LEAST_EXAMPLES = 3
 _SCALED = ("Clone", "Div", "Mul", "ToCopy")
 """Operations that give similarities a temperature."""
@@ -29,6 +30,7 @@ def contrasts(context: RuleContext) -> Iterator[Contrast]:
             continue
         for product in _products(context, record.left_tensor.node):
             yield Contrast(record, product)
+            # One product is enough to know the pairs.
             break
 
 

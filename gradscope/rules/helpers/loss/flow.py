@@ -70,6 +70,7 @@ _LOSSES = frozenset(
     }
 )
 
+# torch numbers the overloads: 0 reduces all dimensions of a sum or a mean, 1 the given ones.
 _REDUCTIONS = frozenset(
     {
         "LinalgVectorNormBackward0",
@@ -87,6 +88,8 @@ _REDUCTIONS = frozenset(
 _BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
 
 
+# `outputs[t] = x` leaves this node. Its inputs are the tensor before the write, and what is
+# written.
 _WRITE = "CopySlices"
 _SELECTING = frozenset({"IndexBackward0", "IndexSelectBackward0"})
 
@@ -95,6 +98,7 @@ _PASSING = SAME_NUMBERS | {
     "ClampBackward0",
     "ClampBackward1",
     "ClampMinBackward0",
+    # Dropout on a GPU. On a CPU, it leaves a product with a mask.
     "NativeDropoutBackward0",
     "StackBackward0",
 }
@@ -106,6 +110,7 @@ def is_averaged_into_loss(context: RuleContext, node: int) -> bool:
 
     So it is with the terms of a loss, and not with what a model computes inside.
     """
+    # The node itself may average, as a loss function does.
     met_reduction = context.recording.nodes[node].operation in _REDUCTIONS | _LOSSES
     for user in users_up_to_loss(context, node):
         if user.kind != "view" and user.operation not in _BOUNDED_BY_DATA:
@@ -182,6 +187,7 @@ def sums_of_loss(context: RuleContext) -> dict[int, NodeRecord]:
             waiting += [one for one in inputs if one not in found]
         elif node.kind == "view" or node.operation in _HANDED_ON:
             waiting += [one for one in inputs if _is_stack(context.recording.nodes[one])]
+        # A constant weight has no edge; a learned one makes the term a product of two.
         elif node.operation in _WEIGHTS and len(inputs) == 1:
             waiting += inputs
     return found
@@ -225,6 +231,7 @@ def _is_number(node: NodeRecord) -> bool:
 def _is_stack(node: NodeRecord) -> bool:
     """Return whether a tensor is a number, or a stack of numbers."""
     is_stack = node.operation in ("CatBackward0", "StackBackward0")
+    # A longer stack holds examples rather than terms.
     return _elements(node) == 1 or (is_stack and _elements(node) <= 64)
 
 
@@ -257,6 +264,7 @@ def _written(context: RuleContext, write: NodeRecord, inputs: list[int]) -> int 
     nothing or a write before it as its first.
     """
     nodes = context.recording.nodes
+    # An only input of the size of the whole is the tensor before: what was written has no gradient.
     if not inputs or nodes[inputs[-1]].outputs[:1] == write.outputs[:1]:
         return None
     is_filled = len(inputs) == 1 or (len(inputs) == 2 and nodes[inputs[0]].operation == _WRITE)
@@ -333,6 +341,7 @@ def _reduced(
 ) -> Iterator[ReducedTerm]:
     stat = context.tensor_stat(node.index, 0)
     if stat is not None and stat.gradient is not None:
+        # The gradient of a single number has one element: its norm is the factor.
         yield ReducedTerm(node, is_mean, rows, stat.gradient.norm)
 
 

@@ -12,6 +12,7 @@ def product_with_bias(context: RuleContext, total: NodeRecord) -> NodeRecord | N
     """Return the product of a linear layer that adds its bias afterwards, None for other sums."""
     operands = context.successors.get(total.index, ())
     nodes = [context.recording.nodes[one.node] for one in operands]
+    # Where the input is not contiguous, torch multiplies first and adds the bias apart.
     if len(nodes) != 2 or nodes[1].kind != "parameter" or nodes[0].module_call is None:
         return None
     product = origin_of_numbers(context, nodes[0].index)

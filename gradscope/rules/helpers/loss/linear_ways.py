@@ -21,6 +21,7 @@ _SUMS = SAME_NUMBERS | {
 _NEGATIONS = frozenset({"NegBackward0", "RsubBackward0", "RsubBackward1"})
 _FACTORS = frozenset({"DivBackward0", "MulBackward0"})
 
+# Rounding of the difference of float32 numbers that are a thousand times as large.
 _TOLERANCE = 1e-4
 _SHORT = 1e-3
 """Rounding of a hundred times a number; one in five hundred numbers is as near by chance."""
@@ -40,6 +41,7 @@ def linear_signs(context: RuleContext, starts: Iterable[int]) -> Mapping[int, in
         node, sign = waiting.pop()
         found[node] = sign if found.get(node, sign) == sign else 0
         inputs = inputs_of(context, node)
+        # Other operations have no signs, and the sums end there.
         for one, factor in zip(inputs, signs_of(context, node), strict=False):
             if (one, sign * factor) not in seen:
                 seen.add((one, sign * factor))
@@ -84,6 +86,7 @@ def _sign_beside_data(context: RuleContext, node: NodeRecord, given: int) -> int
         return 0
     if node.operation == "SubBackward0":
         return _sign_in_difference(before, after)
+    # Two tensors of one sign each tell the sign of the factor, even if its size varies.
     if node.operation == "MulBackward0" and (sign := _sign(before) * _sign(after)):
         return sign
     return _sign_of_factor(before, after) if node.operation in _FACTORS else 0

@@ -68,6 +68,7 @@ def _exponential(context: RuleContext, loss: Mapping[int, int], node: int) -> It
     """Yield `exp(s)` if the loss has a term `s`: the one that is nearest to the exponential."""
     exponent = linear_signs(context, inputs_of(context, node))
     common = [one for one in exponent if one in loss and not _is_addend(context, exponent, one)]
+    # An exponent that meets the loss with both signs has no direction.
     signs = {exponent[one] * loss[one] for one in common}
     if len(signs) == 1 and (sign := signs.pop()):
         yield LogScale(node, common[0], sign)
@@ -101,6 +102,7 @@ def scaled_by(context: RuleContext, loss: Mapping[int, int], scale: int) -> Iter
     ends = _ends(context, loss)
     for product, power in _products(context, scale):
         stat = stat_of(context, product.index)
+        # The product may be a term itself, as `exp(-s) * error` with the learned weight of a task.
         if loss.get(product.index, 0) > 0 and stat is not None and stat.minimum >= 0:
             yield Scaled(product, product, power)
         elif product.index not in loss:
@@ -122,6 +124,8 @@ def _products(context: RuleContext, scale: int) -> Iterator[tuple[NodeRecord, in
             seen.add(user)
             onward = _power(context, node, inputs, index)
             is_product = node.operation in ("MulBackward0", "DivBackward0")
+            # A factor of one sign is a constant on the way. Data that a flow scales have no common
+            # sign.
             if is_product and onward and (len(set(inputs)) > 1 or not signs_of(context, user)):
                 yield node, power * onward
             elif onward:
@@ -137,6 +141,7 @@ def _power(context: RuleContext, node: NodeRecord, inputs: list[int], index: int
     if node.kind == "view" or node.operation.startswith((*_BESIDE, "Sqrt")):
         return 1
     if node.operation == "MulBackward0":
+        # `std * std` is one tensor twice, and grows with it.
         return 1 if len(set(inputs)) > 1 else (signs_of(context, node.index) or (1,))[0]
     if node.operation == "DivBackward0":
         return (signs_of(context, node.index) or (0,))[0]
@@ -157,6 +162,7 @@ def _ends(context: RuleContext, loss: Mapping[int, int]) -> frozenset[int]:
         is_even = node.operation.startswith(("Abs", "Pow", "MseLoss", "L1Loss", "SmoothL1")) or (
             node.operation == "MulBackward0" and len(inputs) == 2 and len(set(inputs)) == 1
         )
+        # An odd power has both signs, and no minimum to hold the scale.
         is_positive = stat is not None and stat.minimum >= 0
         if sign > 0 and is_positive and (is_even or index in errors):
             found.add(index)

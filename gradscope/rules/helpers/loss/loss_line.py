@@ -10,6 +10,7 @@ def loss_line(context: RuleContext, first: int = 0) -> Site | None:
         if captured.step < first:
             continue
         nodes, sites = captured.recording.nodes, captured.recording.sites
+        # Nodes are recorded from the loss on: the first one is its last operation.
         if nodes and nodes[0].site is not None:
             return sites[nodes[0].site]
     return None

@@ -30,10 +30,12 @@ _COSTS = frozenset(
     {"baseline", "cost", "costs", "energy", "error", "errors", "kl", "loss", "losses", "neg"}
     | {"negative", "nll", "penalty", "penalties", "regret", "risk"}
 )
+# `reward / probability` is the importance weight of a drawn action, which needs no logarithm.
 _CORRECTIONS = frozenset(
     {"importance", "ips", "prob", "propensity", "ratio", "weight", "weighted", "weights"}
 )
 _PICKING = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackward0"})
+# Names are split at underscores and at capitals, as in `cumReward`.
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -172,6 +174,7 @@ def _products_in(text: str) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _parsed(text: str) -> ast.AST:
     """Return the tree of a statement, or of a line of a longer one as far as it has a meaning."""
     text = text.strip()
+    # A line may be the head of a block, an argument with its comma, or an entry of a dictionary.
     for attempt in (text, f"{text} pass", f"({text.rstrip(',')})", f"{{{text}}}"):
         try:
             return ast.parse(attempt)
@@ -212,6 +215,7 @@ def _has_negative_weight(products: list[tuple[ast.expr, ast.expr]], reward: ast.
     So it is with `-weights * log_prob * advantage`, where the weights have no gradient.
     """
     chains = [[*_factors(left), *_factors(right)] for left, right in products]
+    # Products of a chain are nested: the longest one has all factors.
     chain = max((one for one in chains if reward in one), key=len, default=[])
     others = [one for one in chain if one is not reward]
     return len(others) > 1 and any(
@@ -264,6 +268,7 @@ def _is_turned(value: ast.expr) -> bool:
         if subtracted is not None and _is_reward(subtracted) and not _is_mean(subtracted):
             return True
         words = {word.lower() for word in _WORD.findall(_name(node))}
+        # An advantage is defined as returns less a baseline.
         if words & (_COSTS - {"baseline"}):
             return True
     return False

@@ -8,6 +8,8 @@ from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
+# `reshape` leaves an unsafe view if it has to copy, and so does a matrix product of three
+# dimensions.
 _VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
 Dims = tuple[int, ...]
 
@@ -104,6 +106,7 @@ def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
 
 def _is_rotated(before: Dims, after: Dims) -> bool:
     """Return whether three dimensions of different sizes move on by one or two places."""
+    # Equal sizes would not show which of them moved.
     if len(before) != 3 or len(set(before)) < 3 or min(before) < 2:
         return False
     first, second, third = before
@@ -139,5 +142,6 @@ def _are_classes_joined(before: Dims, after: Dims) -> bool:
     if len(before) < 3 or len(after) < 2:
         return False
     classes = after[-1]
+    # Another dimension of this size may be that of the classes.
     is_second = before[1] == classes and classes not in before[2:] and classes > 1
     return is_second and prod(before[2:]) > 1 and after != before

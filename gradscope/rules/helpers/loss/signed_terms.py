@@ -129,6 +129,8 @@ def likelihood_sign(context: RuleContext, node: int) -> int:
 
 def _is_normal(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
     """Return whether a tensor is `-(x - mean)**2 / (2 * variance) - log(deviation) - constant`."""
+    # `Normal.log_prob` squares, negates, divides and subtracts twice. From its result, the order is
+    # reversed.
     operations = ["DivBackward0", "NegBackward0", "PowBackward0"]
     if context.recording.nodes[node].operation != "SubBackward0":
         return False
@@ -164,6 +166,7 @@ def scale_of(context: RuleContext, product: NodeRecord) -> float | None:
     stats, inputs = context.shared(forward_stats), _inputs(context, product.index)
     made = stats.get(TensorRef(node=product.index, slot=0))
     given = stats.get(TensorRef(node=inputs[0], slot=0)) if len(inputs) == 1 else None
+    # The range of a single number fits any factor.
     if made is None or given is None or given.numel == 1 or not given.norm:
         return None
     factor = made.norm / given.norm
@@ -225,6 +228,7 @@ def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeR
     if len(inputs) == 1 and node.operation in ("PowBackward0", "AbsBackward0"):
         return "distance" if _is_distance(context, stats, node.index, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation in _PICKING:
+        # Elements that are picked of anything but log-probabilities are mere scores.
         return "log-likelihood" if is_log_softmax(context, stats, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation == "MulBackward0":
         is_picked = _is_picked(stats, node.index, inputs[0])
@@ -247,6 +251,7 @@ def _is_distance(
     """Return whether a node is an even function of a difference from data, without gradient."""
     is_from_data = len(_inputs(context, inner)) == 1
     is_difference = context.recording.nodes[inner].operation == "SubBackward0"
+    # The exponent is not recorded: a power of a negative number that is positive has an even one.
     is_even = _sign(stats, node) > 0 and _lowest(stats, inner) < 0
     return is_difference and is_from_data and is_even
 
@@ -256,6 +261,7 @@ def is_log_softmax(context: RuleContext, stats: dict[TensorRef, ForwardStat], no
     while context.recording.nodes[node].kind == "view" and _inputs(context, node):
         node = _inputs(context, node)[0]
     operation, inputs = context.recording.nodes[node].operation, _inputs(context, node)
+    # `Categorical(logits=…)` subtracts the logsumexp itself.
     is_normalised = operation == "SubBackward0" and any(
         context.recording.nodes[one].operation == "LogsumexpBackward0" for one in inputs
     )
@@ -268,6 +274,7 @@ def _is_picked(stats: dict[TensorRef, ForwardStat], product: int, factor: int) -
     given = stats.get(TensorRef(node=factor, slot=0))
     if made is None or given is None or made.numel != given.numel:
         return False
+    # One of two classes or more is picked: half of the elements or more are zero.
     is_sparse = made.numel / 2 <= made.zeros < made.numel
     return is_sparse and given.minimum <= made.minimum and made.maximum <= 0
 

@@ -66,6 +66,7 @@ def cause_of_break(context: RuleContext, one: GradientBreak) -> Cause:
     singularity = SINGULARITIES.get(plain_name(node.operation))
     overflow = _overflow(context, one, function_name(node))
     finite = not any(stat.nonfinite for stat in inputs)
+    # A large gradient overflows in any function: then the values have to show the singular point.
     if singularity is not None and finite and (overflow is None or is_singular(stats, node)):
         return _singular(context, node, singularity, output, inputs)
     broken = sum(stat.nonfinite for stat in (*inputs, *([output] if output else [])))
@@ -160,9 +161,11 @@ def _overflow(context: RuleContext, one: GradientBreak, function: str) -> Cause 
     shapes = [shape for shape in (*one.node.outputs, *taken) if shape and shape.dtype in LARGEST]
     if not shapes:
         return None
+    # The type with the smallest range overflows first.
     dtype = min((shape.dtype for shape in shapes), key=LARGEST.__getitem__)
     largest = LARGEST[dtype]
     maximum = one.given.absolute_maximum
+    # Four factors of this size reach the limit.
     if maximum is None or not maximum > largest**0.25:
         return None
     return Cause(
@@ -194,6 +197,7 @@ def _unknown(function: str) -> Cause:
 def cause_in_forward(record: NonfiniteRecord) -> Cause:
     """Return why an operation made non-finite values of finite numbers."""
     plain = plain_name(record.operation)
+    # The reasons that say most come first: large operands are one for want of a better.
     function = _function(plain, record)
     return (
         _masked_rows(record, function)
@@ -358,6 +362,7 @@ def _too_large(record: NonfiniteRecord, plain: str, function: str) -> Cause | No
     return Cause(function=function, reason=reason, remedy=remedy, evidence=evidence, by_growth=True)
 
 
+# NaN alone differs from itself.
 def _magnitude(operand: OperandRecord) -> float:
     finite = [abs(v) for v in (operand.minimum, operand.maximum) if v == v]
     return max(finite, default=0.0)

@@ -215,6 +215,7 @@ def forward_origins(context: RuleContext) -> tuple[ForwardOrigin, ...]:
     lost = any(one.reaches_loss for one in records.values())
     by_line: dict[int | None, ForwardOrigin] = {}
     for seen in records.values():
+        # A loss that is not finite breaks all gradients: where they break tells nothing more.
         breaks = () if lost else tuple(_broken_on(context, seen))
         if not (seen.reaches_loss or breaks):
             continue
@@ -270,6 +271,7 @@ def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> Nonfinit
     if one.blocked_rows or one.because_of is None:
         return one
     earlier = records.get(one.because_of)
+    # Infinities that the code writes, or keeps outside of the parameters, are mostly masks.
     meant = earlier is None or earlier.source in ("constant", "buffer", "tensor")
     return one if meant or earlier is None else _root(records, earlier)
 
@@ -298,6 +300,7 @@ def _broken_on(context: RuleContext, record: NonfiniteRecord) -> Iterator[Gradie
     with a finite input, the operation itself is the cause.
     """
     is_infinite = record.makes == "infinity"
+    # Outside of the graph, nothing shows where an infinity went.
     if record.tensor is None and (is_infinite or record.source not in _OWNERS):
         return
     if is_infinite and record.source != "operation":
@@ -326,6 +329,7 @@ def _after(context: RuleContext, node: int, within: frozenset[int] | None) -> se
     while waiting:
         position = waiting.pop()
         is_view = context.recording.nodes[position].kind == "view"
+        # Views are not measured.
         if within is not None and not is_view and position not in within:
             continue
         for user in context.users.get(position, ()):

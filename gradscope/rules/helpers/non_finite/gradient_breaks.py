@@ -157,6 +157,7 @@ def gradient_breaks(context: RuleContext) -> tuple[GradientBreak, ...]:
                     blamed.setdefault(ref, []).append(node)
     broken: dict[int, list[TensorRef]] = {}
     for ref, nodes in blamed.items():
+        # Backward adds up what several users return: only their values tell which one broke it.
         singular = [node for node in nodes if is_singular(stats, node)]
         for node in singular or nodes:
             broken.setdefault(node.index, []).append(ref)
@@ -183,6 +184,7 @@ def is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
     output = stats.get(TensorRef(node=node.index, slot=0))
     if singularity is None or output is None:
         return False
+    # Where the output cannot show the point, any of its elements may be there.
     counts = {"zeros": output.zeros, "nonfinite": output.nonfinite, "none": 1}
     return counts[singularity.sign] > 0
 
@@ -345,4 +347,5 @@ def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
 
 def _loss(event: BackwardEvent) -> float:
     loss = event.loss
+    # A loss that is unknown is taken for a finite one.
     return 0.0 if loss is None else loss

@@ -90,6 +90,7 @@ def _logits(context: RuleContext, softmax: NodeRecord) -> TensorRef:
 def _is_likelihood(context: RuleContext, softmax: NodeRecord) -> bool:
     """Return whether the loss averages elements of a log-softmax."""
     users = [context.recording.nodes[one] for one in context.users.get(softmax.index, ())]
+    # `cross_entropy` picks the classes and averages them in this node.
     if users and all(one.operation.startswith("NllLoss") for one in users):
         return True
     return is_averaged_into_loss(context, softmax.index)
@@ -100,6 +101,7 @@ def _distance(context: RuleContext, softmax: NodeRecord) -> NodeRecord | None:
     if softmax.operation != "LogSoftmaxBackward0" or not context.successors.get(softmax.index):
         return None
     stat = context.shared(forward_stats).get(_logits(context, softmax))
+    # NaN fails the comparison as well.
     if stat is None or not stat.minimum >= 0:
         return None
     found = context.recording.nodes[_logits(context, softmax).node]
@@ -127,6 +129,7 @@ def _is_square(context: RuleContext, power: NodeRecord) -> bool:
     stats, inputs = context.shared(forward_stats), context.successors.get(power.index, ())
     made = stats.get(TensorRef(node=power.index, slot=0))
     given = stats.get(inputs[0]) if len(inputs) == 1 else None
+    # The exponent is not recorded: a power of both signs without negative numbers is an even one.
     is_even = given is not None and made is not None and given.minimum < 0 <= made.minimum
     return is_even and _is_difference(context, context.recording.nodes[inputs[0].node])
 

@@ -55,6 +55,7 @@ class NormalisedOverBatch(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first loss with such embeddings."""
         for examples, loss, norms in _losses_with_norms(context):
+            # The first line of the code is named, whatever the order of the graph.
             norms.sort(key=partial(_line, context))
             others = [one.site for one in norms[1:] if one.site != norms[0].site]
             dims = norms[0].dims() or ()
@@ -130,6 +131,7 @@ def _norm_over_batch(context: RuleContext, quotient: NodeRecord) -> NodeRecord |
         return None
     norm = _behind_views(context, inputs[1].node, _BETWEEN)
     own = _dims(norm)
+    # In a square matrix, norms without a kept dimension may be those of the rows.
     is_of_columns = own == (1, shape[1]) or (own == shape[1:] and shape[1] != shape[0])
     return norm if norm.operation.startswith(_NORMS) and is_of_columns else None
 

@@ -166,6 +166,7 @@ def _advantages(
     if product.operation not in PRODUCTS or len(factors) != 2:
         return
     wanted = _wanted(context)
+    # Products commute: either factor may be the likelihood.
     for likelihood, weight in (factors, factors[::-1]):
         difference = _difference(context, weight)
         if difference is None or not _is_likelihood(context, likelihood):
@@ -186,10 +187,13 @@ def _difference(context: RuleContext, weight: int) -> NodeRecord | None:
             reaches_layer = True
             continue
         if node.operation in SUMS:
+            # The sum that is nearest to the product, of an estimate and something without an edge,
+            # such as a return.
             found = node if found is None and len(inputs) == 1 else found
         elif node.operation.startswith("MeanBackward"):
             continue  # part of a normalisation
         elif node.operation == "DivBackward0":
+            # Only what is divided enters linearly.
             inputs = inputs[:1]
         elif not (node.kind == "view" or node.operation in _OF_ADVANTAGES | SAME_NUMBERS):
             return None

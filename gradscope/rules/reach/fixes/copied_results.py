@@ -99,6 +99,7 @@ def unconverted(source: SourceFile, array: cst.Call) -> Changes:
         if isinstance(outer, cst.Call) and source.qualified(outer.func) in _ARRAYS:
             break
         outer = source.parent(outer)
+    # `torch.tensor(array, dtype=…)` converts the numbers as well.
     if not isinstance(outer, cst.Call) or len(outer.args) != 1 or outer.args[0].keyword:
         return {}
     value = _in_torch(source, outer.args[0].value, outer.func)
@@ -121,6 +122,7 @@ def _in_torch(
     inner = _in_torch(source, value.args[0].value, converter)
     if inner is None:
         return None
+    # The converter is written as the file names torch, and so is the function.
     function = converter.with_changes(attr=cst.Name(name))
     return value.with_changes(func=function, args=[value.args[0].with_changes(value=inner)])
 
@@ -147,8 +149,11 @@ def unread(source: SourceFile, line: int, function: str = "") -> Iterator[list[C
     for copy in copies.values():
         items = _items(_copied(copy))
         if not items or not all(id(one) in read for one in items):
+            # An edit without changes stands for a cut that none removes: the line has it all the
+            # same.
             yield []
             continue
+        # Numbers have no dimension, but `torch.stack` would keep those of size 1.
         changes: dict[cst.CSTNode, Replacement] = {
             one: method_call(read[id(one)], "squeeze") for one in items
         }
@@ -230,6 +235,7 @@ def _of_method(source: SourceFile, call: cst.Call) -> bool | None:
     """Return False for a function of torch, or a method such as `x.mean()`."""
     if source.qualified(call.func).startswith("torch."):
         return False
+    # A method of a variable may be one of a list, as `copy()`.
     owner = call.func.value if isinstance(call.func, cst.Attribute) else None
     return False if isinstance(owner, cst.Call | cst.BinaryOperation) else None
 

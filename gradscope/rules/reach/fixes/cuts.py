@@ -63,6 +63,7 @@ def _not_reentrant(source: SourceFile, line: int) -> Changes:
     call = only(
         one for one in source.on_line(line, cst.Call) if source.qualified(one.func) in _CHECKPOINTS
     )
+    # `**options` may hold `use_reentrant`.
     if call is None or any(one.star == "**" for one in call.args):
         return {}
     example = cst.ensure_type(cst.parse_expression("f(use_reentrant=False)"), cst.Call)
@@ -230,6 +231,7 @@ def _unwrapped(block: cst.With) -> Changes:
     if not isinstance(first, cst.SimpleStatementLine | cst.BaseCompoundStatement):
         return {}
     above = [*block.leading_lines]
+    # The comment behind the colon would be lost with the line.
     if body.header.comment is not None:
         above.append(cst.EmptyLine(comment=body.header.comment))
     first = first.with_changes(leading_lines=[*above, *first.leading_lines])
@@ -247,5 +249,6 @@ def _without_decorator(source: SourceFile, function: cst.FunctionDef) -> list[Ch
 def _disables(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a switch without arguments, called or not."""
     if isinstance(node, cst.Call):
+        # `no_grad(function)` wraps a function, and `inference_mode(False)` enables gradients.
         return not node.args and source.qualified(node.func) in _SWITCHES
     return source.qualified(node) in _SWITCHES

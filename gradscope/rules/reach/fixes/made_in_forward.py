@@ -68,6 +68,7 @@ def _layer_on(source: SourceFile, line: int) -> cst.Call | None:
         id(one) for outer in made for one in source.inside(outer, cst.Call) if one is not outer
     }
     if made:
+        # Of `nn.Sequential(nn.Linear(…))`, the outer call is the layer that the forward uses.
         return only(one for one in made if id(one) not in inner)
     names = {one.value: one for one in source.on_line(line, cst.Name)}
     values = (value_of(source, one) for one in names.values())
@@ -121,6 +122,7 @@ def _conditions(
     while inner is not function.body:
         outer = source.parent(inner)
         if isinstance(outer, cst.BaseCompoundStatement):
+            # An `elif` depends on the conditions before it, too.
             is_branch = isinstance(source.parent(outer), cst.If)
             if not isinstance(outer, cst.If) or outer.body is not inner or is_branch or found:
                 return None
@@ -175,6 +177,7 @@ def _as_made_in(
     positions = [at for at, one in enumerate(layer.args) if one in unknown]
     if any(at >= len(sizes) or layer.args[at].keyword is not None for at in positions):
         return None
+    # Biases have fewer dimensions than the sizes ask for.
     weights = {one for one in shapes if len(one) > max(sizes)} if len(sizes) > 1 else {*shapes}
     found = {tuple(one[sizes[at]] for at in positions) for one in weights}
     codes = _codes(source, start, kind, [source.code(one.value) for one in unknown], found)
@@ -192,6 +195,7 @@ def _as_made_in(
 def _dimensions(source: SourceFile, layer: cst.Call) -> tuple[int, ...]:
     """Return the dimension of the weight that each of the first arguments gives."""
     name = re.sub(r"\dd$", "", _class_of(source, layer))
+    # With groups, a weight has a part of the input's channels.
     is_grouped = any(one.keyword and one.keyword.value == "groups" for one in layer.args)
     if is_grouped or any(one.star for one in layer.args):
         return ()

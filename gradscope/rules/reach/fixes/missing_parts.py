@@ -58,6 +58,7 @@ def _with_elements(
     elif not all(isinstance(one, cst.StarredElement) for one in elements):
         return {}
     example = cst.ensure_type(cst.parse_expression(f"[{', '.join(codes)}]"), cst.List)
+    # The comma behind the last element, if there is one, stays behind the last.
     last = elements[-1]
     before, more = [*elements[:-1]], [*example.elements]
     between = before[-1].comma if before else cst.MaybeSentinel.DEFAULT
@@ -83,6 +84,7 @@ def _missing(
     names = set(finding.parameters)
     tops: list[str] = []
     paths = dict.fromkeys(one.path for one in context.recording.modules)
+    # The outermost modules come first: what they hold needs no mention.
     for path in sorted(paths, key=lambda one: one.count(".")):
         own = _names_under(context, path)
         if own and own <= names:

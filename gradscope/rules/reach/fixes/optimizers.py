@@ -47,6 +47,7 @@ def duplicate_in_optimizer(fix: FixContext) -> Iterator[Edits]:
     if changes:
         yield source.edits(changes)
     elif isinstance(value, cst.BinaryOperation | cst.List | cst.ListComp | cst.Call):
+        # A set would lose the order of the parameters, by which an optimizer's state is loaded.
         once = cst.parse_expression("list(dict.fromkeys(x))")
         assert isinstance(once, cst.Call) and isinstance(once.args[0].value, cst.Call)
         inner = once.args[0].value.with_changes(args=[cst.Arg(value)])

@@ -156,6 +156,7 @@ def _wrapped(
     if spelling is None:
         return {}
     is_empty = isinstance(argument, cst.List | cst.Dict) and not argument.elements
+    # A generator that is the only argument needs no parentheses of its own.
     is_generator = isinstance(argument, cst.GeneratorExp)
     bare = argument.with_changes(lpar=[], rpar=[]) if is_generator else argument
     is_tuple = isinstance(argument, cst.Tuple)
