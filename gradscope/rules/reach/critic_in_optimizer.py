@@ -122,9 +122,9 @@ def _builds_on(captured: CapturedStep, critic: frozenset[str], judged: frozenset
     names = {one.index: one.name for one in captured.recording.parameters}
     nodes = context.parameter_nodes
     users = {
-        user
+        user.index
         for index, node in nodes.items()
         if names[index] in critic
-        for user in context.users.get(node, ())
+        for user in context.consumers(node)
     }
     return any(names[index] in judged for index in context.parameters_behind(users))

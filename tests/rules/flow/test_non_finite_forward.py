@@ -53,6 +53,12 @@ LOST = {
     "entropy of zero": (entropy, "log makes infinity: its argument is 0 at", "log_softmax"),
     "log of a certain softmax": (likelihood, "log makes infinity", "log_softmax"),
     "overflow of an exponential": (mixture, "exp makes infinity: it overflows float32", "softmax"),
+    "overflow at the lower end": (
+        lambda m, h: (h - 1000).cosh().mean(),
+        "cosh makes infinity: it overflows float32, whose largest number is 3.4e38, from operands "
+        "up to 1,0",
+        "clamp",
+    ),
     "overflow of half precision": (
         lambda m, h: (300 * h.half()).pow(3).float().mean(),
         "pow makes infinity: it overflows float16, whose largest number is 65,504",

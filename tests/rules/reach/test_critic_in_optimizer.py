@@ -60,11 +60,19 @@ SHARED = {
     "loss": "functional.softplus(-critic(made)[:, :1]).mean()",
 }
 
+PLAIN = {"networks": "critic = nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(4)))"}
+
 CASES = {
     "a generator's optimizer": ({}, True),
     "one of two critics": (TWO, True),
     "a part of a critic": (SHARED | {"other": "[*maker.parameters(), critic[0].weight]"}, False),
     "no_grad": ({"detach": ".data"}, True),
+    "a critic without biases": (
+        PLAIN
+        | {"score": "critic(one)[:, :1]"}
+        | {"loss": "functional.softplus(-critic(made)[:, :1]).mean()"},
+        True,
+    ),
     "each its own": ({"other": MAKER}, False),
     "the critic's optimizer holds both": ({"own": BOTH, "other": MAKER}, False),
     "the critic's loss trains both": ({"detach": ""}, False),

@@ -341,7 +341,9 @@ def _too_large(record: NonfiniteRecord, plain: str, function: str) -> Cause | No
         return None
     magnitude = max(_magnitude(operand) for operand in record.operands)
     if plain in _EXPONENTIALS:
-        magnitude = record.operands[0].maximum
+        # `cosh` and `sinh` overflow at both ends.
+        if plain not in ("cosh", "sinh"):
+            magnitude = record.operands[0].maximum
     elif magnitude < largest**_LARGE:
         return None
     evidence = {"operand_maximum": magnitude, "largest": largest}

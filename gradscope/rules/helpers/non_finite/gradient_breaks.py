@@ -324,7 +324,7 @@ class BrokenStep:
             return "check the batch, the weights and the loss computation with torch.isfinite"
         is_watched = recording.command == "watch"
         how = "tensor_every=1" if is_watched else f"--tensors-at {self.step}"
-        return f"run it again with {how}to find the operation that breaks"
+        return f"run it again with {how} to find the operation that breaks"
 
     @property
     def parameters(self) -> tuple[int, ...]:
