@@ -131,9 +131,9 @@ def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path, chec
     start = time.monotonic()
     done = check(tmp_path, "slow.py", "--timeout", "6", is_apart=True)
     assert done.returncode == 2
-    assert "slow.py took longer than 6 s" in done.stderr
+    assert "slow.py took longer than 6 s" in done.stdout
     if (tmp_path / "started").exists():  # else the machine was too slow to come that far
-        assert f"it was at {tmp_path}/slow.py:8 in build_batch" in done.stderr
+        assert "slow.py:8 in build_batch" in done.stdout
     assert time.monotonic() - start < 40  # the process that it started holds nothing up
 
 
