@@ -12,7 +12,7 @@ from tests.rules.watching import findings_of_script
 
 @pytest.fixture(autouse=True)
 def without_files_of_the_suite(monkeypatch):
-    """Leave the script alone: the suite's modules are the user's files, too, and some copy states."""
+    """Hide the modules of the suite: they are files of the user, too, and some copy states."""
     monkeypatch.setattr(target_updates, "_users_files", lambda: ())
 
 
