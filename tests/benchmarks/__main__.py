@@ -311,7 +311,7 @@ if __name__ == "__main__":
     tables = {
         "steps": steps,
         "run": run,
-        "looks": captured_steps,
+        "captured_steps": captured_steps,
         "growth": growth,
         "memory": memory,
         "startup": startup,
