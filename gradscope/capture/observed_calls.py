@@ -29,6 +29,9 @@ class Observer:
         """Record a call that has just returned. Nothing recorded may outlive the capture."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Release what may keep tensors alive, at the end of the capture."""
+
 
 class Observers:
     """Observers by the names of their functions."""

@@ -14,6 +14,8 @@ from gradscope.capture.step.sequences.tokens import PaddedTargets, TokenSequence
 from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.records import Shape
 
+REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
+"""Functions that compare numbers with targets, element by element."""
 LOSS_FUNCTIONS = frozenset(
     {
         "binary_cross_entropy",
@@ -22,14 +24,11 @@ LOSS_FUNCTIONS = frozenset(
         "cross_entropy",
         "ctc_loss",
         "gaussian_nll_loss",
-        "huber_loss",
         "kl_div",
-        "l1_loss",
-        "mse_loss",
         "nll_loss",
         "poisson_nll_loss",
-        "smooth_l1_loss",
         "soft_margin_loss",
+        *REGRESSIONS,
     }
 )
 """Functions of a prediction and a target."""

@@ -86,7 +86,7 @@ class StepCapture:
         self.own_rows = OwnRowObserver()
         self.fresh_targets = FreshTargetObserver()
         self.padded_means = PaddedMeanObserver(self.comparisons.tokens)
-        observers = (
+        self._observers = (
             self.kept_gradients,
             self.unvarying,
             self.pair_labels,
@@ -108,7 +108,7 @@ class StepCapture:
             self.backwards,
             self.writes,
         )
-        self.sites = SiteMode(caller, self.cuts, observers)
+        self.sites = SiteMode(caller, self.cuts, self._observers)
         self.first_number = sequence_number()
         """Sequence number of the forward's first node: nodes with smaller numbers are older."""
         self.modules = ModuleTracker(caller)
@@ -229,23 +229,8 @@ class StepCapture:
         self.modules.release()
         self.sites.hooked.clear()
         self.cuts.close()
-        self.comparisons.close()
-        self.averages.close()
-        self.derivatives.close()
-        self.kept_gradients.close()
-        self.unvarying.close()
-        self.pair_labels.close()
-        self.probability_targets.close()
-        self.padding_masks.close()
-        self.masked_weights.close()
-        self.position_rows.close()
-        self.behind_padding.close()
-        self.target_ranges.close()
-        self.answer_sight.close()
-        self.bootstraps.close()
-        self.own_rows.close()
-        self.fresh_targets.close()
-        self.padded_means.close()
+        for observer in self._observers:
+            observer.close()
         forget_views()
         self.release_graph()
 

@@ -126,8 +126,7 @@ class Training:
 
         alive = {name for name, one in self._fates.items() if one.last_alive >= captured.step}
         records = captured.recording.evidence_of(OptimizerRecord)
-        # Models that follow each other share their names: only an optimizer's record tells which
-        # one it holds.
+        # Names of models that follow each other are the same: records tell which one is held.
         sure = {index for record in records for index in record.parameters}
         sure |= {index for name, index in known.items() if self._named[name] < 2}
         step = next(iter(captured.recording.steps), None)

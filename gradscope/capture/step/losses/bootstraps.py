@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.comparisons import LOSS_FUNCTIONS
+from gradscope.capture.step.comparisons import REGRESSIONS
 from gradscope.capture.step.graph import behind, tensors
 from gradscope.capture.tensor_references import TensorNotes, WeakTensor
 
@@ -55,7 +55,6 @@ _PASSED_ON = frozenset(
         "where",
     }
 )
-_REGRESSIONS = LOSS_FUNCTIONS & {"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"}
 _DETACH = "detach"
 _MOST = 16
 """Maximum number of targets, and of graphs that are searched for the weights behind a detach."""
@@ -94,7 +93,7 @@ class BootstrapObserver(Observer):
             *_DIFFERENCES,
             *_LISTS,
             *_PASSED_ON,
-            *_REGRESSIONS,
+            *REGRESSIONS,
         }
     )
 
@@ -132,7 +131,7 @@ class BootstrapObserver(Observer):
         if not isinstance(made, Tensor):
             return
         if made.requires_grad:
-            if name in _REGRESSIONS | _DIFFERENCES:
+            if name in REGRESSIONS | _DIFFERENCES:
                 self._note_targets(flows)
             return
         if name == _LAYER:

@@ -7,12 +7,11 @@ from torch import Tensor
 
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.comparisons import LOSS_FUNCTIONS
+from gradscope.capture.step.comparisons import REGRESSIONS
 from gradscope.capture.step.graph import Edge, edges, tensors, without_node
 from gradscope.capture.tensor_references import TensorNotes
 
 _DRAWS = frozenset({"randn_like"})
-_REGRESSIONS = LOSS_FUNCTIONS & {"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"}
 _DIFFERENCES = frozenset({"__rsub__", "__sub__", "rsub", "sub"})
 _SUMS = frozenset({"__add__", "__radd__", "add", "addcmul", "lerp"})
 _OTHERS = frozenset(
@@ -73,7 +72,7 @@ class _Draw(NamedTuple):
 class FreshTargetObserver(Observer):
     """Follows noise that is drawn like data, to sums with the data and to a loss."""
 
-    names = _DRAWS | _REGRESSIONS | _DIFFERENCES | _SUMS | _OTHERS
+    names = _DRAWS | REGRESSIONS | _DIFFERENCES | _SUMS | _OTHERS
 
     def __init__(self) -> None:
         self._draws = TensorNotes[_Draw]()
@@ -117,7 +116,7 @@ class FreshTargetObserver(Observer):
             return
         operands = list(tensors((*args, *(kwargs or {}).values())))
         known = [(one, draw) for one in operands if (draw := self._draws.of(one)) is not None]
-        if result.requires_grad and name in _REGRESSIONS | _DIFFERENCES and len(operands) == 2:
+        if result.requires_grad and name in REGRESSIONS | _DIFFERENCES and len(operands) == 2:
             self._compare(known, result, line)
             return
         for one, draw in known:

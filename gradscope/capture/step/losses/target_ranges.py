@@ -10,10 +10,10 @@ from torch.autograd.graph import Node
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
+from gradscope.capture.step.comparisons import REGRESSIONS
 from gradscope.capture.step.graph import VIEW_OPERATIONS, Edge, edges, without_node
 
 _WITH_LOGITS = "binary_cross_entropy_with_logits"
-_REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
 _DIFFERENCES = frozenset({"__rsub__", "rsub", "sub", "subtract"})
 
 _HANDING_ON = VIEW_OPERATIONS | {
@@ -85,7 +85,7 @@ class _Range(NamedTuple):
 class TargetRangeObserver(Observer):
     """Compares the targets of regressions with the range of the prediction's last activation."""
 
-    names = _REGRESSIONS | _DIFFERENCES | {_WITH_LOGITS}
+    names = REGRESSIONS | _DIFFERENCES | {_WITH_LOGITS}
 
     def __init__(self) -> None:
         self.found: list[BoundedPrediction] = []
