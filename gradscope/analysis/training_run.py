@@ -277,6 +277,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     times = [event.seconds for event in recording.events]
     kept = KeptSteps(recording)
+    norms = norms_of(recording)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=tuple(
@@ -284,7 +285,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
                 found,
                 optimizers,
                 lambda window: losses.by_step.get(window.step.index),
-                lambda _: norms_of(recording),
+                lambda _: norms,
             )
         ),
         patterns=drawn,
