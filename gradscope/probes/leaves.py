@@ -142,7 +142,7 @@ def _is_made_at_construction(context: ProbeContext, position: _Place) -> bool:
 def _is_made_once(position: _Place, file: str) -> bool:
     """Return whether a tensor is an attribute, or an item of a list that only `__init__` fills."""
     within = position.name.split(".")
-    if position.container == "Tensor":
+    if position.container in ("Tensor", "buffer"):
         return within[-1] == position.attribute
     is_item = position.container in ("list", "tuple", "dict") and within[-2:-1] == [
         position.attribute

@@ -15,7 +15,7 @@ from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_captures_by
 
 EVERY = 100
-"""After the first steps, every so manieth is looked at closely, as by default."""
+"""After the first steps, every so many steps are captured whole, as by default."""
 
 
 def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]:

@@ -16,6 +16,7 @@ from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.helpers.flat_factors import filled_bias
+from gradscope.rules.helpers.non_finite.causes import function_name
 from gradscope.rules.helpers.outputs import (
     constant_ratios,
     feeds_loss,
@@ -24,6 +25,7 @@ from gradscope.rules.helpers.outputs import (
     normalises_one_feature,
     weighs_positions,
 )
+from gradscope.rules.helpers.rounding import ScaledRounding, scaled_roundings
 from gradscope.rules.helpers.zero_phrasing import (
     ALONE,
     CUTTING,
@@ -51,7 +53,8 @@ class ZeroGradient(Rule):
         are two factors that both start at zero, a ReLU whose inputs are all negative, a clamp that
         cuts off everything, `round`, `sign` and `floor`, a draw by `torch.normal` or
         `torch.bernoulli`, the second derivative of ReLU, a saturated activation, and a mask that
-        leaves nothing.
+        leaves nothing. Also weights that are rounded by a scale of their own, such as their largest
+        magnitude: they learn through the scale alone, whose gradient one element or all get alike.
 
     Why it matters:
         A zero gradient changes nothing, and its cause remains: without weight decay the parameters
@@ -155,6 +158,7 @@ class ZeroGradient(Rule):
         for site, parameters in stuck.items():
             if parameters:
                 yield self._of_ratio(context, ratios[site], tuple(sorted(parameters)))
+        yield from self._of_roundings(context)
 
     def _rounded(self, context: RuleContext, node: NodeRecord) -> tuple[int, ...]:
         """Return the weights that get nothing but rounding errors, by a ratio that is always 1."""
@@ -196,6 +200,35 @@ class ZeroGradient(Rule):
             evidence={"operation": node.operation, "rounding": self.rounding},
             count=len(parameters),
         )
+
+    def _of_roundings(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each line that rounds with a scale of its own input."""
+        found: dict[int | None, list[ScaledRounding]] = {}
+        for one in scaled_roundings(context):
+            found.setdefault(one.node.site, []).append(one)
+        for site, roundings in found.items():
+            first = roundings[0]
+            parameters = sorted(frozenset[int]().union(*(one.parameters for one in roundings)))
+            what = named(Subtrees(context.recording).parts(parameters))
+            operation = function_name(first.node)
+            yield self.finding(
+                context,
+                message=(
+                    f"the gradient of {what} ({counted(len(parameters), 'parameter')}) comes "
+                    f"through the scale of {operation} alone: the derivative of {operation} itself "
+                    "is zero"
+                ),
+                remedy=(
+                    "pass the gradient around it with a straight-through estimator: "
+                    "`x + (quantized - x).detach()`"
+                ),
+                site=context.site(site),
+                related=(context.related(first.scale.site, "the scale is made here"),),
+                severity="error",
+                parameters=tuple(parameters),
+                evidence={"operation": first.node.operation, "roundings": len(roundings)},
+                count=len(parameters),
+            )
 
     def _finding(self, context: RuleContext, end: DeadEnd, share: float) -> Finding:
         probes = len(context.probes)

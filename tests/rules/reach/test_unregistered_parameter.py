@@ -300,6 +300,24 @@ def test_plain_tensor_of_a_script_is_found(tmp_path):
     assert codes_of_a_run(Positions, tmp_path) == ["GS207"]
 
 
+class Buffered(Positions):
+    """Registers a buffer, which requires grad."""
+
+    def __init__(self):
+        super().__init__()
+        del self.shift
+        self.register_buffer("shift", torch.zeros(8))
+        self.shift.requires_grad_()
+
+
+def test_buffer_of_a_script_is_found(tmp_path):
+    assert codes_of_a_run(Buffered, tmp_path) == ["GS207"]
+
+
+def test_buffer_that_an_optimizer_holds_is_fine(tmp_path):
+    assert codes_of_a_run(Buffered, tmp_path, held=lambda model: [model.shift]) == []
+
+
 class Listed(Positions):
     """Stores its tensors in a list, which the constructor fills."""
 
