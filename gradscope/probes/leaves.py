@@ -28,7 +28,7 @@ _MODULES_OWN = frozenset(vars(nn.Module()))
 _NOT_ENTERED = (BuiltinFunctionType, FunctionType, MethodType, ModuleType, str, bytes, type)
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """Location of a tensor."""
 
     name: str
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
     origin: LeafOrigin
 
 
-_FORWARDS = _Place("", None, "", "Parameter", False, "forward")
+_FORWARDS = _Location("", None, "", "Parameter", False, "forward")
 """A parameter that the forward makes and stores nowhere."""
 
 
@@ -91,7 +91,7 @@ def _note_inputs(context: ProbeContext, leaves: Mapping[int, Tensor]) -> None:
         )
 
 
-def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:
+def _position(leaf: Tensor, known: _Location | None, again: set[int] | None) -> _Location | None:
     """Return the location of a leaf, None if it is not the model's.
 
     Args:
@@ -121,7 +121,7 @@ def _is_made_in_forward(context: ProbeContext, leaf: Tensor) -> bool:
     return context.of_run and registration is not None and registration.in_forward
 
 
-def _is_made_at_construction(context: ProbeContext, position: _Place) -> bool:
+def _is_made_at_construction(context: ProbeContext, position: _Location) -> bool:
     """Return whether a script's module keeps a tensor from its construction on.
 
     A script's forward is not run again to see whether it makes another. A script that reads
@@ -139,7 +139,7 @@ def _is_made_at_construction(context: ProbeContext, position: _Place) -> bool:
     )
 
 
-def _is_made_once(position: _Place, file: str) -> bool:
+def _is_made_once(position: _Location, file: str) -> bool:
     """Return whether a tensor is an attribute, or an item of a list that only `__init__` fills."""
     within = position.name.split(".")
     if position.container in ("Tensor", "buffer"):
@@ -171,7 +171,7 @@ def _is_read(context: ProbeContext, leaf: Tensor) -> bool:
     return bool(context.capture.backwards.count or leaf._backward_hooks) or not trains
 
 
-def _note(context: ProbeContext, node: int, leaf: Tensor, position: _Place) -> None:
+def _note(context: ProbeContext, node: int, leaf: Tensor, position: _Location) -> None:
     line = None
     if position.owner is not None and position.attribute:
         line = assignments(type(context.named.modules[position.owner])).get(position.attribute)
@@ -193,15 +193,15 @@ def _note(context: ProbeContext, node: int, leaf: Tensor, position: _Place) -> N
     )
 
 
-def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
+def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _Location]:
     """Return the locations of leaves (by `id`), each under its first name."""
     wanted = {id(leaf) for leaf in leaves.values()}
-    found: dict[int, _Place] = {}
+    found: dict[int, _Location] = {}
     for tensor, name in _named_tensors(context.target.batch, "batch", set()):
         if id(tensor) in wanted:
             kind = type(context.target.batch).__name__
-            found.setdefault(id(tensor), _Place(name, None, "", kind, False, "input"))
-    computed: dict[int, _Place] = {}
+            found.setdefault(id(tensor), _Location(name, None, "", kind, False, "input"))
+    computed: dict[int, _Location] = {}
     for tensor, position in _stored_tensors(context):
         if id(tensor) in wanted:
             found.setdefault(id(tensor), position)
@@ -227,7 +227,7 @@ def _computed_from(context: ProbeContext, kept: Tensor, wanted: set[int]) -> lis
     return list(behind) if behind <= wanted else []
 
 
-def _stored_tensors(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
+def _stored_tensors(context: ProbeContext) -> Iterator[tuple[Tensor, _Location]]:
     """Yield the tensors that the model's modules store besides their parameters."""
     yield from _late_parameters(context)
     seen = {id(module) for module in context.named.modules}
@@ -236,25 +236,25 @@ def _stored_tensors(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
         prefix = f"{path}." if path else ""
         for name, buffer in module._buffers.items():
             if buffer is not None:
-                position = _Place(f"{prefix}{name}", index, name, "buffer", False, "attribute")
+                position = _Location(f"{prefix}{name}", index, name, "buffer", False, "attribute")
                 yield buffer, position
         for name, value in vars(module).items():
             if name in _MODULES_OWN:
                 continue
             kind = type(value).__name__
             aside = module.training and _is_in_eval_mode(value)
-            position = _Place("", index, name, kind, aside, "attribute")
+            position = _Location("", index, name, kind, aside, "attribute")
             for tensor, inner in _named_tensors(value, f"{prefix}{name}", seen):
                 yield tensor, position._replace(name=inner)
 
 
-def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
+def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Location]]:
     """Yield the parameters that the model did not have before the forward."""
     known = {id(parameter) for parameter in context.named.parameters}
     for name, parameter in members.named_parameters(context.target.model):
         if id(parameter) not in known:
             owner, attribute = _giver(context, name)
-            yield parameter, _Place(name, owner, attribute, "Parameter", False, "late")
+            yield parameter, _Location(name, owner, attribute, "Parameter", False, "late")
 
 
 def _giver(context: ProbeContext, name: str) -> tuple[int, str]:

@@ -38,7 +38,7 @@ def train(steps, model=None, optimizer=None):
     ("every", "expected"),
     [(0, [0, 1, 2, 3]), (10, [0, 1, 2, 3, 10, 20]), (1, list(range(25))), (100, [0, 1, 2, 3])],
 )
-def test_the_first_steps_and_every_so_manieth(every, expected):
+def test_the_first_steps_and_every_nth(every, expected):
     assert captured(Schedule(every), 25) == expected
 
 

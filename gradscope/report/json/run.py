@@ -202,6 +202,6 @@ class TrainingRun(Shape):
     looks: Annotated[
         tuple[Look, ...],
         Of("captured_steps"),
-        "The backward passes that were looked at closely: gradscope report RECORDING --step N "
+        "The backward passes that were captured whole: gradscope report RECORDING --step N "
         "shows every tensor of them.",
     ]
