@@ -229,8 +229,29 @@ class Windows:
         if record.replaced is None:
             return position
         before = self.optimizers[record.replaced]
-        is_again = before.site == record.site and before.joined is None
+        is_again = (
+            before.site == record.site
+            and before.joined is None
+            # A function may make several optimizers at one line, which then step in turns.
+            and not self._steps_after(record.replaced, position)
+        )
         return self._lineage(record.replaced) if is_again else position
+
+    def _steps_after(self, optimizer: int, other: int) -> bool:
+        """Return whether an optimizer still steps after the first step of another."""
+        start, _ = self._stepping.get(other, (None, None))
+        _, end = self._stepping.get(optimizer, (None, None))
+        return start is not None and end is not None and end > start
+
+    @cached_property
+    def _stepping(self) -> dict[int, tuple[int, int]]:
+        """By optimizer: the positions of its first and its last step."""
+        found: dict[int, tuple[int, int]] = {}
+        for event in only(StepEvent, self.events):
+            if event.optimizer is not None:
+                start, _ = found.get(event.optimizer, (event.position, 0))
+                found[event.optimizer] = (start, event.position)
+        return found
 
     def _series(self, members: tuple[int, ...], lineage: int | None) -> Series:
         record = None if lineage is None else self.optimizers[lineage]

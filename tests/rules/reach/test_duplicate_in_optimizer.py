@@ -38,14 +38,16 @@ def test_tied_weights_are_listed_once():
     assert "GS215" not in {finding.rule for finding in findings}
 
 
-def pair(*, second=(2, 3), turns=False, rates=(0.1, 0.1), steps=6, zero_between=False):
+def pair(
+    *, second=(2, 3), turns=False, rates=(0.1, 0.1), steps=6, zero_between=False, lines=(5, 6)
+):
     """Two optimizers; the first holds parameters 0 to 3."""
     run = Run()
     weights = run.model("model", 6)
     held = tuple(second)
     optimizers = [
-        run.optimizer(weights[:4], line=5, lr=rates[0], name="slow"),
-        run.optimizer(held, line=6, lr=rates[1], name="fast"),
+        run.optimizer(weights[:4], line=lines[0], lr=rates[0], name="slow"),
+        run.optimizer(held, line=lines[1], lr=rates[1], name="fast"),
     ]
     for step in range(steps):
         for optimizer in optimizers:
@@ -67,6 +69,11 @@ def test_parameters_that_two_optimizers_step_are_an_error_at_the_larger():
     assert (found.severity, found.location.line, found.count) == ("error", 5, 2)
     assert [position.line for position in found.related] == [6, 15]
     assert found.parameters == ("model.weight2", "model.weight3")
+
+
+def test_optimizers_that_a_function_makes_at_one_line_are_two():
+    (found,) = pair(lines=(5, 5))
+    assert (found.severity, found.location.line, found.count) == ("error", 5, 2)
 
 
 def test_two_optimizers_of_the_same_parameters_are_a_warning():
