@@ -87,6 +87,7 @@ from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.answer_in_sight import AnswerInSight
 from gradscope.rules.loss.constant_loss import ConstantLoss
+from gradscope.rules.loss.contrastive.bounded_logits import BoundedLogits
 from gradscope.rules.loss.contrastive.distances_as_logits import DistancesAsLogits
 from gradscope.rules.loss.contrastive.normalised_over_batch import NormalisedOverBatch
 from gradscope.rules.loss.contrastive.one_sided_contrast import OneSidedContrast
@@ -295,6 +296,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     DistancesAsLogits: (of.SOFTMAX,),
     ProbabilityAsLikelihood: (of.SOFTMAX,),
     NoiseDrawnAnew: (of.FRESH_TARGET,),
+    BoundedLogits: (of.SOFTMAX,),
     TargetsNotProbabilities: (of.PROBABILITY_TARGET,),
     RanksApart: (of.RANK_EVENT, of.STEP),
     UnsynchronisedGradient: (of.WRAPPED, of.BACKWARD, of.STEP),

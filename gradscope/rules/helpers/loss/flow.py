@@ -119,6 +119,15 @@ def is_averaged_into_loss(context: RuleContext, node: int) -> bool:
     return met_reduction
 
 
+def is_likelihood(context: RuleContext, softmax: NodeRecord) -> bool:
+    """Return whether the loss averages elements of a log-softmax."""
+    users = [context.recording.nodes[one] for one in context.users.get(softmax.index, ())]
+    # `cross_entropy` picks the classes and averages them in this node.
+    if users and all(one.operation.startswith("NllLoss") for one in users):
+        return True
+    return is_averaged_into_loss(context, softmax.index)
+
+
 def users_up_to_loss(context: RuleContext, node: int) -> Iterator[NodeRecord]:
     """Yield every node through which the gradient of a node comes, nearest first."""
     waiting, seen = list(context.users.get(node, ())), set[int]()

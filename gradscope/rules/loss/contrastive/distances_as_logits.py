@@ -8,7 +8,7 @@ from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, is_averaged_into_loss
+from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, is_likelihood
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.needs import Needs, has_backward, has_forward_values
 from gradscope.rules.rule import Lasting, Rule
@@ -62,7 +62,7 @@ class DistancesAsLogits(Rule):
         for record in context.recording.evidence_of(SoftmaxRecord):
             node = context.recording.nodes[record.node]
             distance = _distance(context, node)
-            if distance is not None and _is_likelihood(context, node):
+            if distance is not None and is_likelihood(context, node):
                 found.setdefault(node.site, (node, distance))
         stats = context.shared(forward_stats)
         for softmax, distance in found.values():
@@ -85,15 +85,6 @@ class DistancesAsLogits(Rule):
 
 def _logits(context: RuleContext, softmax: NodeRecord) -> TensorRef:
     return context.successors[softmax.index][0]
-
-
-def _is_likelihood(context: RuleContext, softmax: NodeRecord) -> bool:
-    """Return whether the loss averages elements of a log-softmax."""
-    users = [context.recording.nodes[one] for one in context.users.get(softmax.index, ())]
-    # `cross_entropy` picks the classes and averages them in this node.
-    if users and all(one.operation.startswith("NllLoss") for one in users):
-        return True
-    return is_averaged_into_loss(context, softmax.index)
 
 
 def _distance(context: RuleContext, softmax: NodeRecord) -> NodeRecord | None:
