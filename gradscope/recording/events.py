@@ -351,8 +351,12 @@ class UnscaleEvent(Event, kind="unscale"):
     scale: Number = Number("scale that gradients were divided by")
 
 
+OUTSIDE = "outside"
+"""Subject of a `ZeroEvent` of gradients that the script sets itself, without a call that zeroes."""
+
+
 class ZeroEvent(Event, kind="zero"):
-    """A call that zeroes gradients."""
+    """A call that zeroes gradients, or what a script does in its place."""
 
     __slots__ = ()
     parameters: Count = Count("parameters whose gradients were zeroed")

@@ -13,7 +13,7 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
 from gradscope.capture.training.kept_weights.still_targets import StillTargets
 from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
-from gradscope.capture.training.locations import NOWHERE, Locations
+from gradscope.capture.training.locations import NOWHERE, Location, Locations
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
 from gradscope.capture.training.observers import ManualSteps, RankObserver
@@ -21,9 +21,10 @@ from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.step_captures import StepCaptures
+from gradscope.capture.training.steps.update_lines import erasures, only_line_of
 from gradscope.capture.training.unused_derivatives import UnusedDerivatives
 from gradscope.capture.training.unvarying_results import UnvaryingResults
-from gradscope.recording.events import ModeEvent, ZeroEvent, named
+from gradscope.recording.events import OUTSIDE, ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.meta import Header
 
@@ -67,9 +68,6 @@ class Scopes:
 _UNKNOWN = -2
 """Stands for an optimizer that was not observed before: no known call is one of it."""
 
-OUTSIDE = "outside"
-"""Subject of gradients that were zeroed outside of observed calls."""
-
 
 class _OfThread(threading.local):
     """State of each thread."""
@@ -102,6 +100,8 @@ class TrainingState:
         self.wrong_averages = WrongAverages(self.event_log)
         self.still_targets = StillTargets(self.gradient_state, self.event_log)
         self._own = _OfThread()
+        self._erasing_lines: dict[tuple[str, ...], Location] = {}
+        """By files of the callers: the line that sets gradients by hand."""
         self.batch = ""
         """Description of the first input of the first model."""
         self.by_hand: ManualSteps | None = None
@@ -200,7 +200,7 @@ class TrainingState:
         outside = self.gradient_state.sync(() if self.by_hand is None else self.by_hand.changed())
         self._note_by_hand(outside.by_hand, frame)
         if outside.removed or outside.zeroed:
-            self._note_zeroed(outside)
+            self._note_zeroed(outside, frame)
 
     def sync_weights(self, frame: FrameType | None = None) -> None:
         """Record manual steps."""
@@ -219,16 +219,25 @@ class TrainingState:
             self.sync(frame)
             zeroed = self.gradient_state.clear_false_stale()
             if zeroed:
-                self._note_zeroed(Outside(zeroed=zeroed))
+                self._note_zeroed(Outside(zeroed=zeroed), frame)
 
-    def _note_zeroed(self, outside: Outside) -> None:
+    def _note_zeroed(self, outside: Outside, frame: FrameType | None) -> None:
         numbers = named(
             ZeroEvent,
             parameters=float(outside.removed + outside.zeroed),
             unspent=float(outside.unspent),
             set_to_none=float(outside.removed > 0),
         )
-        self.event_log.note("zero", NOWHERE, numbers, subject=OUTSIDE)
+        # Only what no step has used is ever reported with its line.
+        location = self._erasing_line(frame) if outside.unspent else NOWHERE
+        self.event_log.note("zero", location, numbers, subject=OUTSIDE)
+
+    def _erasing_line(self, frame: FrameType | None) -> Location:
+        """Return the line that sets gradients by hand, if a file of the callers has only one."""
+        files = tuple(one.f_code.co_filename for one in self.locations.users(frame))
+        if files not in self._erasing_lines:
+            self._erasing_lines[files] = only_line_of(erasures, files)
+        return self._erasing_lines[files]
 
     def take_forwards(self) -> Forwards:
         """Return the calls of models since the last backward, and record those in eval mode."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.frozen import dataclass
-from gradscope.recording.events import BackwardEvent, Event
+from gradscope.recording.events import OUTSIDE, BackwardEvent, Event
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
@@ -97,13 +97,16 @@ class GradientErasedBeforeStep(Rule):
         for group in by_line(affected, lambda window: erasures[window.step.position].site):
             is_error = group.step_count >= self.error_share * group.judged
             passes = [event for event in group.first.events if isinstance(event, BackwardEvent)]
+            is_call = erasures[group.first.step.position].subject != OUTSIDE
+            what = "zero_grad() is called" if is_call else "gradients are set to zero or None"
+            erasing = "call zero_grad()" if is_call else "do it"
             yield self.finding(
                 context,
                 message=(
-                    f"zero_grad() is called between backward() and step(): {group.text} "
+                    f"{what} between backward() and step(): {group.text} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
                 ),
-                remedy="call zero_grad() before backward(), or after step()",
+                remedy=f"{erasing} before backward(), or after step()",
                 site=group.site,
                 related=(
                     context.related(passes[-1].site, "the backward whose gradients it erases")

@@ -5,6 +5,8 @@ import math
 import pytest
 
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
+from tests.rules import watching
 from tests.rules.accumulation.runs import Run
 
 
@@ -207,3 +209,43 @@ def test_a_backward_behind_the_loop_over_the_batches_is_an_error():
 )
 def test_other_loops_over_batches_are_fine(run):
     assert not run.findings("GS302")
+
+
+BY_HAND = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(8):
+    BEFORE
+    model(torch.randn(16, 4)).square().mean().backward()
+    BEHIND
+    optimizer.step()
+"""
+
+ERASURES = (
+    "for p in model.parameters(): p.grad = None",
+    "for p in model.parameters(): p.grad = p.grad * 0",
+    "for p in model.parameters(): p.grad.zero_()",
+    "for p in model.parameters(): p.grad[:] = 0",
+    "for p in model.parameters(): p.grad *= 0",
+)
+
+
+def told_by_hand(folder, before, behind):
+    script = folder / "train.py"
+    script.write_text(BY_HAND.replace("BEFORE", before).replace("BEHIND", behind))
+    found = watching.findings_of_script(script, folder)
+    return [one for one in found if one.rule == "GS302"]
+
+
+@pytest.mark.parametrize("erasure", some_on_push(ERASURES, {0, 1, 4}))
+def test_gradients_that_a_script_erases_itself_are_an_error_at_its_line(tmp_path, erasure):
+    (found,) = told_by_hand(tmp_path, "pass", erasure)
+    assert (found.severity, found.location.source) == ("error", erasure)
+    assert found.message.startswith("gradients are set to zero or None between backward()")
+
+
+def test_gradients_that_a_script_clears_before_the_backward_are_fine(tmp_path):
+    assert told_by_hand(tmp_path, ERASURES[0], "pass") == []

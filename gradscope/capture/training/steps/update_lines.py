@@ -1,6 +1,7 @@
 """Finds the lines of a file that change weights by hand, and those that fail to."""
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from gradscope.capture.source.lines import Line
@@ -40,6 +41,28 @@ def updates(file: str) -> Iterator[int]:
                 continue
         if any(map(_reads_gradient, given)) and not _reads_gradient(changed):
             yield one.lineno
+
+
+@functools.lru_cache(maxsize=64)
+def erasures(file: str) -> tuple[int, ...]:
+    """Return the lines of a file that set gradients, or write to them in place."""
+    found = []
+    for one in ast.walk(tree_of(file)):
+        if not isinstance(one, ast.stmt):
+            continue
+        match one:
+            case ast.Assign(targets=[changed]) | ast.AugAssign(target=changed):
+                is_erasing = _is_gradient(changed) or (
+                    isinstance(changed, ast.Attribute | ast.Subscript)
+                    and _is_gradient(changed.value)
+                )
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed, attr=name))):
+                is_erasing = name.endswith("_") and _reads_gradient(changed)
+            case _:
+                is_erasing = False
+        if is_erasing:
+            found.append(one.lineno)
+    return tuple(found)
 
 
 def lost_updates(file: str) -> Iterator[int]:
