@@ -6,13 +6,16 @@ The rules are:
   accepts `**kwargs`. If it accepts none of them by name and has one positional parameter, that
   gets the whole mapping (or the only value that is not a target).
 - A tuple or list becomes positional arguments. If the loss needs a target, the last element is the
-  target. If it needs none and `forward` accepts one argument fewer, the last is dropped.
+  target. If it needs none and `forward` accepts one argument fewer, the last is dropped. The only
+  parameter of `forward(self, batch)` gets a batch of three or more as a whole.
 - Anything else is the single argument. This includes special tuples: a `PackedSequence`, and a
   `NamedTuple` unless its fields are an input and a target, as `x` and `y`, or `forward` needs more
   than one argument.
 """
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeGuard
 
@@ -126,7 +129,27 @@ def second_argument(loss: Callable[..., object]) -> SecondArgument:
         return SecondArgument(wanted="target" if takes_any else "nothing", name="target")
     if names[0] in TARGET_NAMES and names[1] in OUTPUT_NAMES:
         return SecondArgument(wanted="target", name=names[0], is_before_output=True)
-    return SecondArgument(wanted="batch" if names[1] in BATCH_NAMES else "target", name=names[1])
+    is_batch = names[1] in BATCH_NAMES or (
+        names[1] not in TARGET_NAMES and _takes_apart(function, names[1])
+    )
+    return SecondArgument(wanted="batch" if is_batch else "target", name=names[1])
+
+
+def _takes_apart(function: Callable[..., object], name: str) -> bool:
+    """Return whether a function picks or unpacks elements of an argument, as of a batch."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    for one in ast.walk(tree):
+        match one:
+            case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant()):
+                if owner == name:
+                    return True
+            case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id=owner)):
+                if owner == name:
+                    return True
+    return False
 
 
 def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgument) -> Call:
@@ -137,7 +160,8 @@ def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgume
         # A data set of inputs alone gives tuples of one.
         if len(batch) == 1:
             return divide_batch(batch[0], forward, second)
-        return _divide_sequence(list(batch), batch, forward, second)
+        if not _wants_whole(batch, forward):
+            return _divide_sequence(list(batch), batch, forward, second)
     has_second = second.wanted != "nothing"
     return Call(
         args=(batch,),
@@ -146,6 +170,13 @@ def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgume
         second_name="batch" if has_second else None,
         left_out=(),
     )
+
+
+def _wants_whole(batch: tuple[object, ...] | list[object], forward: inspect.Signature) -> bool:
+    """Return whether `forward` takes a batch of three or more elements as its only argument."""
+    names, count = positional_names(forward), len(batch)
+    fits = can_take(forward, count) or can_take(forward, count - 1)
+    return not fits and can_take(forward, 1) and names[0] in BATCH_NAMES - _INPUT_NAMES
 
 
 def _is_plain_sequence(value: object) -> TypeGuard[tuple[object, ...] | list[object]]:

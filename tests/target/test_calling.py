@@ -123,6 +123,20 @@ def test_model_that_takes_the_batch_gets_the_mapping():
     assert call.left_out == ()
 
 
+def of_batch(batch):
+    pass
+
+
+def test_a_forward_of_the_batch_gets_three_elements_whole():
+    call = divide(of_batch, (X, Y, Z), loss_of_batch)
+    assert call.args == ((X, Y, Z),)
+    assert call.second == (X, Y, Z)
+
+
+def test_a_forward_of_the_batch_gets_the_input_of_a_pair():
+    assert divide(of_batch, (X, Z), loss).args == (X,)
+
+
 def test_pair_of_mapping_and_target():
     call = divide(named, ({"input_ids": X, "mask": Y}, Z), loss)
     assert call.kwargs == {"input_ids": X, "mask": Y}
@@ -147,6 +161,31 @@ def test_pair_of_mapping_and_target_without_loss():
     ],
 )
 def test_second_argument_is_judged_by_the_signature(function, wanted):
+    assert second_argument(function).wanted == wanted
+
+
+def picks(o, b):
+    return (o - b[1]).abs()
+
+
+def unpacks(o, pair):
+    x, y = pair
+    return (o - y).abs() * x
+
+
+def slices(o, t):
+    return (o[:, 0] - t[:, 0]).abs()
+
+
+def of_several_targets(o, target):
+    return o - target[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [(picks, "batch"), (unpacks, "batch"), (slices, "target"), (of_several_targets, "target")],
+)
+def test_an_argument_that_is_taken_apart_is_the_batch(function, wanted):
     assert second_argument(function).wanted == wanted
 
 
