@@ -108,3 +108,107 @@ def test_it_is_found_in_models(findings_of):
 
     found = [one for one in findings_of(Penalised(), (X, Y), loss) if one.rule == "GS732"]
     assert [dict(one.evidence)["term"] for one in found] == ["self.last_penalty"]
+
+
+def replaced(model):
+    model.last_penalty = None
+    loss = 0.1 * model(X)[1]
+    loss = functional.cross_entropy(model(X)[0], Y)
+    model.last_penalty = None
+    return loss
+
+
+def discarded(model):
+    logits, penalty = model(X)
+    model.last_penalty = None
+    loss = functional.cross_entropy(logits, Y)
+    loss + 0.1 * penalty
+    return loss
+
+
+def unread(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    kl = magnitude * 0.1  # noqa: F841
+    return functional.cross_entropy(logits, Y)
+
+
+LOST = {
+    replaced: ("loss", "loss = 0.1 * model(X)[1]"),
+    discarded: ("loss", "loss + 0.1 * penalty"),
+    unread: ("kl", "return functional.cross_entropy(logits, Y)"),
+}
+
+
+@pytest.mark.parametrize("loss", LOST)
+def test_a_term_that_the_statements_around_the_loss_drop_is_found(tmp_path, loss):
+    found = {dict(one.evidence)["term"]: one for one in told(tmp_path, loss)}
+    name, source = LOST[loss]
+    assert found[name].severity == "warning"
+    assert found[name].location.source == source
+
+
+def added_in_place(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    loss = 0.1 * magnitude
+    loss += functional.cross_entropy(logits, Y)
+    return loss
+
+
+def read_between(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    loss = 0.1 * magnitude
+    total = loss
+    loss = functional.cross_entropy(logits, Y)
+    return loss + total
+
+
+def of_a_branch(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    loss = magnitude
+    if magnitude > 0:
+        loss = functional.cross_entropy(logits, Y)
+    return loss
+
+
+def printed(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    kl = magnitude * 0.1
+    model.text = f"{kl}"
+    return functional.cross_entropy(logits, Y)
+
+
+def without_gradient(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    loss = torch.zeros(())
+    reg = magnitude.detach() * 0.1  # noqa: F841
+    loss = functional.cross_entropy(logits, Y)
+    return loss
+
+
+def read_in_a_function(model):
+    logits, magnitude = model(X)
+    model.last_penalty = None
+    kl = magnitude * 0.1
+    model.read = lambda: kl.item()
+    return functional.cross_entropy(logits, Y)
+
+
+FINE = [
+    added_in_place,
+    read_between,
+    of_a_branch,
+    printed,
+    without_gradient,
+    read_in_a_function,
+]
+
+
+@pytest.mark.parametrize("loss", some_on_push(FINE, 2))
+def test_terms_that_something_reads_are_fine(tmp_path, loss):
+    assert not told(tmp_path, loss)
