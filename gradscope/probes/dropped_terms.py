@@ -13,6 +13,7 @@ from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.forward import DropWay
 
+_BLOCKS = ("body", "orelse", "finalbody")
 _NEAR = 8
 """Number of operations before the loss in which its statement is searched for."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
@@ -78,12 +79,19 @@ def _place(tree: ast.Module, number: int) -> _Place | None:
     waiting: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
     while waiting:
         node, scope = waiting.pop()
-        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
-            for one in block if isinstance(block, list) else ():
+        for block in _blocks(node):
+            for one in block:
                 if one.lineno <= number <= (one.end_lineno or one.lineno):
                     found = _Place(one, block, scope)
                     waiting.append((one, one if isinstance(one, _SCOPES) else scope))
     return found
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in _BLOCKS:
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
 
 
 def _lost(place: _Place) -> Iterator[tuple[DropWay, ast.stmt, str]]:

@@ -7,6 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import LeftOutTermRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.unbalanced_flows import unbalanced_scale
 from gradscope.rules.needs import Needs, has_backward, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
@@ -36,7 +37,8 @@ class TermLeftOut(Rule):
         and that is never added to the loss: the balance of a mixture of experts, the commitment of
         a quantizer, a penalty. Also a term that the statements around the loss drop: a later
         assignment replaces it, as in `loss = kl` and then `loss = error`; no variable takes the
-        sum, as in `loss + penalty`; or nothing reads its variable.
+        sum, as in `loss + penalty`; or nothing reads its variable. And a normalising flow whose
+        loss lacks the log-determinant.
 
     Why it matters:
         The term has no effect. Experts that no token chooses stay unused, encoders drift away from
@@ -49,6 +51,9 @@ class TermLeftOut(Rule):
         makes the loss, where nothing else in the function may read the variable. There the source
         also shows what is replaced or not assigned. This holds in every captured step
         of a run with a single loss.
+
+        For a flow, the whole loss is the negative logarithm of a standard normal density, known by
+        its constant, of a tensor that positive factors have scaled.
 
     How to fix it:
         Add the term to the loss. If it is only logged, compute it under `torch.no_grad()`.
@@ -73,6 +78,7 @@ class TermLeftOut(Rule):
         """Yield a finding for each term."""
         if context.run is not None and not context.run.is_only_line:
             return  # another loss may contain it
+        yield from self._of_flow(context)
         # The loss is where the term is missing.
         loss = context.first.nodes[0].site if context.first.nodes else None
         for record in context.recording.evidence_of(LeftOutTermRecord):
@@ -89,4 +95,21 @@ class TermLeftOut(Rule):
                     else context.related(loss, "the loss"),
                 ),
                 evidence={"term": record.name},
+            )
+
+    def _of_flow(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the density of a flow without its log-determinant."""
+        scaled = unbalanced_scale(context)
+        if scaled is not None:
+            yield self.finding(
+                context,
+                message=(
+                    "the loss is the density of what a flow has scaled, without the logarithm of "
+                    "the scale: it is smallest where all data shrink to a point"
+                ),
+                remedy="add the log-determinant: -(log_prob + log_det).mean()",
+                site=context.first.nodes[0].site,
+                related=(context.related(scaled.site, "the last scale"),),
+                parameters=sorted(context.parameters_behind([scaled.index])),
+                evidence={"term": "the log-determinant"},
             )

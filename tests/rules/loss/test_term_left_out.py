@@ -1,5 +1,7 @@
 """GS732: terms that are computed and left out of the loss."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -212,3 +214,60 @@ FINE = [
 @pytest.mark.parametrize("loss", some_on_push(FINE, 2))
 def test_terms_that_something_reads_are_fine(tmp_path, loss):
     assert not told(tmp_path, loss)
+
+
+class Scaling(nn.Module):
+    """Scales half of its inputs by functions of the other half, and moves them."""
+
+    def __init__(self, scale):
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = nn.ModuleList(nn.Linear(3, 6) for _ in range(2))
+        self.scale = scale
+
+    def forward(self, x):
+        total = 0.0
+        for layer in self.layers:
+            kept, moved = x.chunk(2, 1)
+            log_scale, shift = layer(kept).chunk(2, 1)
+            log_scale = self.scale(log_scale)
+            total = total + log_scale.sum(1)
+            x = torch.cat([moved * log_scale.exp() + shift, kept], 1)
+        return x, total
+
+
+STANDARD = torch.distributions.Normal(torch.zeros(6), torch.ones(6))
+CONSTANT = 3 * math.log(2 * math.pi)
+FLOWS = {
+    "of torch": (lambda z, total: -STANDARD.log_prob(z).sum(1).mean(), torch.tanh, 1),
+    "by hand": (lambda z, total: (0.5 * z.pow(2).sum(1) + CONSTANT).mean(), torch.tanh, 1),
+    "with the determinant": (
+        lambda z, total: -(STANDARD.log_prob(z).sum(1) + total).mean(),
+        torch.tanh,
+        0,
+    ),
+    "of the same volume": (
+        lambda z, total: -STANDARD.log_prob(z).sum(1).mean(),
+        lambda s: s - s.mean(1, keepdim=True),
+        0,
+    ),
+    "of a target": (
+        lambda z, total: -torch.distributions.Normal(X, 1.0).log_prob(z).sum(1).mean(),
+        torch.tanh,
+        0,
+    ),
+    "a penalty of outputs": (lambda z, total: z.pow(2).mean(), torch.tanh, 0),
+    "beside an error": (
+        lambda z, total: (z - X).abs().mean() - STANDARD.log_prob(z).mean(),
+        torch.tanh,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(FLOWS, 2))
+def test_a_flow_without_its_determinant_is_found(findings_of, name):
+    loss, scale, count = FLOWS[name]
+    findings = findings_of(Scaling(scale), X, lambda output, batch: loss(*output))
+    found = [one for one in findings if one.rule == "GS732"]
+    assert [dict(one.evidence)["term"] for one in found] == ["the log-determinant"] * count

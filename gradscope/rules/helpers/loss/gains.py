@@ -28,18 +28,31 @@ def is_normal_constant(context: RuleContext, node: NodeRecord) -> bool:
 
     The difference from a constant has the same range, so that only the size of the number tells.
     """
+    return node.operation == "SubBackward0" and _shift(context, node) > 0
+
+
+def shifts_by_normal_constant(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a sum or difference adds or subtracts the constant of a normal density."""
+    is_sum = node.operation == "AddBackward0" and _shift(context, node) < 0
+    return is_sum or is_normal_constant(context, node)
+
+
+def _shift(context: RuleContext, node: NodeRecord) -> int:
+    """Return how many times the constant of one dimension was subtracted; 0 for other numbers."""
     inputs = inputs_of(context, node.index)
     before = stat_of(context, inputs[0]) if len(inputs) == 1 else None
     after = stat_of(context, node.index)
-    if node.operation != "SubBackward0" or before is None or after is None:
-        return False
+    if before is None or after is None:
+        return 0
     ends = [(before.minimum, after.minimum), (before.maximum, after.maximum)]
     # Rounding of the numbers that the constant was subtracted from.
     scale = _TOLERANCE * max(1.0, *(abs(one) for pair in ends for one in pair))
     low, high = (one - two for one, two in ends)
+    if not math.isfinite(low) or abs(low - high) >= scale:
+        return 0
     count = round(low / _NORMAL)
-    is_multiple = 1 <= count <= _DIMENSIONS and abs(low - count * _NORMAL) < scale
-    return is_multiple and abs(low - high) < scale
+    is_multiple = abs(count) <= _DIMENSIONS and abs(low - count * _NORMAL) < scale
+    return count if is_multiple else 0
 
 
 def is_normalised_score(context: RuleContext, node: NodeRecord) -> bool:
