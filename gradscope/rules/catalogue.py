@@ -29,6 +29,7 @@ from gradscope.rules.accumulation.scheduler_before_optimizer import (
 )
 from gradscope.rules.accumulation.schedules.plateau_in_wrong_mode import PlateauInWrongMode
 from gradscope.rules.accumulation.schedules.rate_multiplied_twice import RateMultipliedTwice
+from gradscope.rules.accumulation.schedules.rate_overwritten import RateOverwritten
 from gradscope.rules.accumulation.schedules.schedule_of_replaced_optimizer import (
     ScheduleOfReplacedOptimizer,
 )
@@ -239,6 +240,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     DecayDominates: (of.OPTIMIZER,),
     TargetNeverUpdated: (of.STEP,),
     MomentumNeverFades: (of.OPTIMIZER,),
+    RateOverwritten: (of.SCHEDULE, of.STEP),
     ClipAfterStep: (of.CLIP, of.STEP),
     ClipBeforeBackward: (of.CLIP, of.BACKWARD),
     ClipBeforeUnscale: (of.CLIP, of.SCALE),
