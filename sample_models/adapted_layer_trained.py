@@ -1,7 +1,4 @@
-"""A training loop of low-rank adapters whose layers are trained along with them.
-
-Watch it with `gradscope run sample_models/adapted_layer_trained.py`.
-"""
+"""Low-rank adapters whose layers are trained along with them."""
 
 import torch
 from torch import Tensor, nn
@@ -23,20 +20,23 @@ class LoRALinear(nn.Module):
         return output
 
 
-def main() -> None:
-    """Train adapters of both layers."""
+def build_model() -> nn.Module:
+    """Two layers with an adapter each."""
     torch.manual_seed(0)
-    features = torch.randn(256, 20)
-    target = features[:, :8].argmax(1)
-    model = nn.Sequential(LoRALinear(nn.Linear(20, 32)), nn.ReLU(), LoRALinear(nn.Linear(32, 8)))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)  # GS235
-    for _ in range(20):
-        rows = torch.randint(0, 256, (32,))
-        loss = functional.cross_entropy(model(features[rows]), target[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    return nn.Sequential(LoRALinear(nn.Linear(20, 32)), nn.ReLU(), LoRALinear(nn.Linear(32, 8)))
 
 
-if __name__ == "__main__":
-    main()
+def build_batch() -> tuple[Tensor, Tensor]:
+    """Random inputs of eight classes."""
+    x = torch.randn(64, 20, generator=torch.Generator().manual_seed(1))
+    return x, x[:, :8].argmax(1)
+
+
+def loss_fn(output: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy of the logits."""
+    return functional.cross_entropy(output, target)
+
+
+def build_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """Adam over all that the model has."""
+    return torch.optim.Adam(model.parameters(), lr=1e-3)  # GS235
