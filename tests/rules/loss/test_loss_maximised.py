@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.distributions import Categorical, Normal
+from torch.distributions import Categorical, Laplace, Normal
 from torch.nn import functional
 
 from tests.nightly import some_on_push
@@ -58,6 +58,12 @@ def dice(out):
     return ((2 * (shares * mask).sum(0) + 1) / (shares.sum(0) + mask.sum(0) + 1)).mean()
 
 
+def intersection_over_union(out):
+    shares, mask = out.sigmoid(), (Y > 0).float()
+    common = (shares * mask).sum(0)
+    return ((common + 1e-6) / (shares.sum(0) + mask.sum(0) - common + 1e-6)).mean()
+
+
 def of_output(function):
     return lambda model, batch: function(model(batch))
 
@@ -86,6 +92,11 @@ SICK = {
     "signal to noise": signal_to_noise,
     "inverse error": lambda out: (10 * torch.log10(1 / (out - Y).pow(2).mean(1))).mean(),
     "overlap": dice,
+    "overlap of a union": intersection_over_union,
+    "density of one width": lambda out: Normal(out, 0.5).log_prob(Y).sum(1).mean(),
+    "magnitudes": lambda out: (
+        Laplace(out[:, 0], functional.softplus(out[:, 1])).log_prob(Y[:, 0]).mean()
+    ),
 }
 
 HEALTHY = {
@@ -100,6 +111,11 @@ HEALTHY = {
     "path": lambda out: -path_score(out),
     "signal to noise": lambda out: -signal_to_noise(out),
     "overlap": lambda out: 1 - dice(out),
+    "overlap of a union": lambda out: 1 - intersection_over_union(out),
+    "density of one width": lambda out: -Normal(out, 0.5).log_prob(Y).sum(1).mean(),
+    "distance over a width": lambda out: (
+        ((out[:, 0] - Y[:, 0]) ** 2 / functional.softplus(out[:, 1])).mean() + out[:, 1].mean()
+    ),
     "costs of a density": lambda out: (density(out) * COSTS.abs()).mean(),
     "density of a draw": lambda out: (
         Normal(out[:, 0], 1.0).log_prob(out[:, 0] + COSTS).mean() + out.pow(2).mean()

@@ -31,6 +31,17 @@ def is_normal_constant(context: RuleContext, node: NodeRecord) -> bool:
     return node.operation == "SubBackward0" and _shift(context, node) > 0
 
 
+def belongs_to_density(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a difference from its only input is part of a normal density.
+
+    `Normal.log_prob` subtracts the logarithm of the deviation first, which may be a number.
+    """
+    nodes = context.recording.nodes
+    return is_normal_constant(context, node) or any(
+        is_normal_constant(context, nodes[one]) for one in context.users.get(node.index, ())
+    )
+
+
 def shifts_by_normal_constant(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a sum or difference adds or subtracts the constant of a normal density."""
     is_sum = node.operation == "AddBackward0" and _shift(context, node) < 0
@@ -95,6 +106,8 @@ def is_signal_to_noise(context: RuleContext, node: NodeRecord) -> bool:
     is_positive = all(one is not None and one.minimum >= 0 for one in stats)
     if quotient.operation not in ("DivBackward0", "ReciprocalBackward0") or not is_positive:
         return False
+    if len(parts) == 1 and _without_views(context, parts[0]).operation == "MseLossBackward0":
+        return _is_below(context, quotient, parts[0])
     noise = _power_of(context, parts[-1])
     # The ratio of two distances compares two fits, as a margin does.
     signal = _power_of(context, parts[0]) if len(parts) == 2 else None
@@ -128,6 +141,11 @@ def is_overlap(context: RuleContext, node: NodeRecord) -> bool:
     if stat.minimum < 0 or stat.maximum > 1:
         return False
     common, sizes = (_without_shifts(context, one) for one in inputs)
+    union = inputs_of(context, sizes.index)
+    # What both have in common counts once: `sizes - common`.
+    is_union = sizes.operation == "SubBackward0" and union[1:] == [common.index]
+    if is_union:
+        sizes = _without_shifts(context, union[0])
     product = _summed(context, common)
     if product is None or product.operation != "MulBackward0":
         return False
@@ -142,7 +160,8 @@ def is_overlap(context: RuleContext, node: NodeRecord) -> bool:
     total = _summed(context, sizes)
     is_same = total is not None and _without_views(context, total.index).index == shares[0]
     size = stat_of(context, sizes.index)
-    return bool(is_mask and is_same and size is not None and _has_mask_added(context, inputs[1]))
+    added_to = union[0] if is_union else inputs[1]
+    return bool(is_mask and is_same and size is not None and _has_mask_added(context, added_to))
 
 
 def _has_mask_added(context: RuleContext, node: int) -> bool:

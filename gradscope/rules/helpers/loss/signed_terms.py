@@ -10,6 +10,7 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
 from gradscope.rules.helpers.loss.gains import (
+    belongs_to_density,
     is_normal_constant,
     is_normalised_score,
     is_overlap,
@@ -214,7 +215,7 @@ def _signs(
         return (1, -1)
     if node.operation == "SubBackward0":
         # The recording does not tell which of the two has the gradient.
-        return (1,) if is_normal_constant(context, node) else ()
+        return (1,) if belongs_to_density(context, node) else ()
     if node.operation in _WEIGHED and len(inputs) == 1 and _sign(stats, node.index) == 0:
         return signs_of(context, node.index)  # one factor for numbers of both signs
     if node.operation in _WEIGHED and len(inputs) == 1:
@@ -230,14 +231,14 @@ def _is_exponent_of_normal(
 ) -> bool:
     """Return whether a quotient is `-(x - mean) ** 2 / (2 * std ** 2)`, whose scale is learned.
 
-    A distance that is divided by another one may be meant to grow.
+    Or that without its minus, or the magnitude of a Laplace density. A distance that is divided by
+    another one may be meant to grow.
     """
     nodes = context.recording.nodes
-    negated, scale = nodes[inputs[0]], nodes[inputs[-1]]
-    squares = _inputs(context, negated.index)
-    is_square = negated.operation == "NegBackward0" and [
-        nodes[one].operation for one in squares
-    ] == ["PowBackward0"]
+    square, scale = nodes[inputs[0]], nodes[inputs[-1]]
+    if square.operation == "NegBackward0":
+        square = nodes[_inputs(context, square.index)[0]]
+    is_square = square.operation in ("AbsBackward0", "PowBackward0")
     is_positive = _sign(stats, scale.index) > 0
     while scale.kind == "view" or scale.operation in _SCALING:
         behind = _inputs(context, scale.index)
