@@ -12,6 +12,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.architectures.idle_adapters import is_of_low_rank
+from gradscope.rules.helpers.optimizers import NO_OPTIMIZER
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
@@ -57,9 +58,7 @@ class AdaptedLayerTrained(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if context.recording.evidence_of(OptimizerRecord):
-            return None
-        return "no optimizer is known"
+        return None if context.recording.evidence_of(OptimizerRecord) else NO_OPTIMIZER
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if layers under adapters are trained."""
