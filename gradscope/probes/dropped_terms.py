@@ -19,6 +19,8 @@ _NEAR = 8
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
 _LOOKS = frozenset({"eval", "exec", "globals", "locals", "vars"})
 """Functions that may read any variable."""
+_PLAIN = frozenset({"detach", "float", "item", "numpy", "tolist"})
+"""Last calls of a value that has no gradient."""
 _DIVERGENCE = re.compile(r"(^|_)kld?(_|$)", re.IGNORECASE)
 
 
@@ -105,7 +107,7 @@ def _lost(place: _Place) -> Iterator[tuple[DropWay, ast.stmt, str]]:
     if _reads(place.statement, name):
         return
     for one in reversed(place.block[: place.block.index(place.statement)]):
-        if _target(one) == name and not _reads(one, name):
+        if _target(one) == name and not _reads(one, name) and not _is_plain(one):
             yield "replaced", one, name
         if _mentions(one, name):
             return
@@ -123,7 +125,8 @@ def _unread(place: _Place, names: re.Pattern[str]) -> Iterator[tuple[DropWay, as
     for one in place.block if not read & _LOOKS else ():
         name = _target(one) or ""
         is_term = names.search(name) or _DIVERGENCE.search(name)
-        if one is not place.statement and is_term and name not in read | shared:
+        is_lost = is_term and name not in read | shared and not _is_plain(one)
+        if is_lost and one is not place.statement:
             yield "unread", one, name
 
 
@@ -133,6 +136,14 @@ def _target(statement: ast.stmt) -> str | None:
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         (target,) = statement.targets
     return target.id if isinstance(target, ast.Name) else None
+
+
+def _is_plain(statement: ast.stmt) -> bool:
+    """Return whether a statement assigns a number without gradient, as for a log."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    called = value.func if isinstance(value, ast.Call) else None
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _PLAIN
 
 
 def _reads(statement: ast.stmt, name: str) -> bool:
