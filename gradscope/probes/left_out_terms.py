@@ -14,6 +14,7 @@ from gradscope.capture.source.statements import parsed
 from gradscope.capture.step.graph import Edge
 from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.dropped_terms import dropped_terms
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.forward import LeftOutTermRecord
 
@@ -39,6 +40,9 @@ def probe_left_out_terms(context: ProbeContext) -> str | None:
             found[node] = (f"self.{name}", next(iter(search.assignments(name)), None))
     for name, site in dict.fromkeys(found.values()):
         context.assembler.note(LeftOutTermRecord(name=name, site=site))
+    for name, way, line in dropped_terms(context, _TERM):
+        site = context.assembler.site_of(line)
+        context.assembler.note(LeftOutTermRecord(name=name, site=site, way=way))
     return None
 
 

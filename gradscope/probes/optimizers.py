@@ -11,6 +11,7 @@ from gradscope.capture.naming import optimizer_family, shape_of
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.evidence.training import (
     GroupRecord,
@@ -28,6 +29,8 @@ def probe_optimizers(context: ProbeContext) -> str | None:
         site = context.assembler.site_of(line)
         if site is not None:
             context.assembler.note(CallerRecord(module=module, site=site))
+    for write in UserCodeSearch(context).misplaced_writes() if context.of_run else ():
+        context.assembler.note(write)
     return None
 
 

@@ -13,9 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from gradscope.capture.source.gradient_writes import MisplacedWrite, misplaced_writes
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import OverwrittenRecord
+from gradscope.recording.evidence.training import MisplacedWriteRecord
 
 _INSTALLED = ("site-packages", "dist-packages", str(Path(torch.__file__).parent))
 _PACKAGE = str(Path(__file__).parents[1])
@@ -70,6 +72,14 @@ class UserCodeSearch:
                         last=first.end_lineno or first.lineno,
                         site=site,
                     )
+
+    def misplaced_writes(self) -> Iterator[MisplacedWriteRecord]:
+        """Yield the statements of training loops that write gradients in vain."""
+        for file, tree in self._trees.items():
+            for one in _misplaced_writes_of(tree):
+                site, backward = self._site(file, one.line), self._site(file, one.backward)
+                if site is not None and backward is not None:
+                    yield MisplacedWriteRecord(site=site, backward=backward, way=one.way)
 
     def reads_nowhere(self, owner: type[nn.Module], attribute: str) -> bool:
         """Return whether a class assigns an attribute that no code of the user's reads.
@@ -230,6 +240,11 @@ def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
 @lru_cache(maxsize=16)
 def _dead_stores_of(tree: ast.AST) -> tuple[tuple[ast.stmt, ast.stmt], ...]:
     return tuple(dead_stores(tree))
+
+
+@lru_cache(maxsize=16)
+def _misplaced_writes_of(tree: ast.Module) -> tuple[MisplacedWrite, ...]:
+    return tuple(misplaced_writes(tree))
 
 
 def dead_stores(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.stmt]]:

@@ -29,6 +29,7 @@ from gradscope.rules.accumulation.scheduler_before_optimizer import (
 )
 from gradscope.rules.accumulation.schedules.plateau_in_wrong_mode import PlateauInWrongMode
 from gradscope.rules.accumulation.schedules.rate_multiplied_twice import RateMultipliedTwice
+from gradscope.rules.accumulation.schedules.rate_overwritten import RateOverwritten
 from gradscope.rules.accumulation.schedules.schedule_of_replaced_optimizer import (
     ScheduleOfReplacedOptimizer,
 )
@@ -137,6 +138,7 @@ from gradscope.rules.ranks.statistics_per_rank import StatisticsPerRank
 from gradscope.rules.ranks.uneven_ranks import UnevenRanks
 from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
 from gradscope.rules.ranks.wrong_rank_average import WrongRankAverage
+from gradscope.rules.reach.adapted_layer_trained import AdaptedLayerTrained
 from gradscope.rules.reach.critic_in_optimizer import CriticInOptimizer
 from gradscope.rules.reach.detached_normalisation import DetachedNormalisation
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
@@ -208,6 +210,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     QuotientAlwaysZero: (of.ZERO_QUOTIENT_IN_RUN, of.ZERO_QUOTIENT),
     DetachedNormalisation: (of.PATH_CUT, of.VALUE),
     CriticInOptimizer: (of.CUT, of.STEP),
+    AdaptedLayerTrained: (of.PARAMETER, of.OPTIMIZER),
     MissingZeroGrad: (of.BACKWARD, of.ZERO, of.STEP),
     GradientErasedBeforeStep: (of.BACKWARD, of.ZERO, of.STEP),
     UnscaledAccumulation: (of.BACKWARD, of.STEP),
@@ -240,6 +243,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     DecayDominates: (of.OPTIMIZER,),
     TargetNeverUpdated: (of.STEP,),
     MomentumNeverFades: (of.OPTIMIZER,),
+    RateOverwritten: (of.SCHEDULE, of.STEP),
     ClipAfterStep: (of.CLIP, of.STEP),
     ClipBeforeBackward: (of.CLIP, of.BACKWARD),
     ClipBeforeUnscale: (of.CLIP, of.SCALE),

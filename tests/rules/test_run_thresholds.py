@@ -105,6 +105,7 @@ ELSEWHERE = {
     "idle-expert": {"rows", "share", "steps"},
     "schedule-of-replaced-optimizer": {"least"},
     "schedule-outruns-plan": {"least"},
+    "rate-overwritten": {"replaced", "share", "steps"},
     "logits-grow": {"captures", "factor", "largest", "lasting"},
     "update-spike": {"factor", "follows", "least_history", "window"},
     "unbounded-loss": {"error", "steps", "warning"},

@@ -317,15 +317,23 @@ class ZeroDerivativeRecord:
     """Whether it was computed with `create_graph=True`, so that a loss may train through it."""
 
 
+DropWay = Literal["discarded", "replaced", "unread"]
+"""How statements around the loss lose a term: `discarded`: no variable takes the sum with it;
+`replaced`: the loss is assigned to its variable; `unread`: nothing reads its variable."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutTermRecord:
     """A number with a graph, named as a term of a loss, that the loss does not contain."""
 
     table: ClassVar[str] = "left_out_term"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"way"})
     name: str
     """Name of the variable, or of the attribute with `self`."""
     site: int | None
-    """Line of the call that returns it, or that assigns the attribute."""
+    """Line of the call that returns it, or that assigns the variable or attribute."""
+    way: DropWay | None = None
+    """How it is lost; None where only its name and the graph tell that it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,21 @@ class TrainerArgument:
     site: int
 
 
+WriteWay = Literal["early", "late"]
+"""When a loop writes gradients: before backward computes them, or after the step has used them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisplacedWriteRecord:
+    """A statement of a training loop that scales or clamps gradients by hand, in vain."""
+
+    table: ClassVar[str] = "misplaced_write"
+    site: int
+    backward: int
+    """Line (a site) of the loop's backward."""
+    way: WriteWay
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipScope:
     """A set of parameters that a script clips together.

@@ -10,7 +10,7 @@ from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.clips import step_of_another
+from gradscope.rules.helpers.clips import step_of_another, writes_in_vain
 from gradscope.rules.rule import Rule
 
 
@@ -20,7 +20,8 @@ class ClipAfterStep(Rule):
 
     What it finds:
         A call of a clip function after `optimizer.step()`: the step has already used all of its
-        gradients, and they are zeroed before the next backward adds to them.
+        gradients, and they are zeroed before the next backward adds to them. Also a loop that
+        scales or clamps gradients by hand there.
 
     Why it matters:
         The clip has no effect. An outlier reaches the weights at full size, without an exception.
@@ -29,7 +30,9 @@ class ClipAfterStep(Rule):
         The rule tracks for each parameter whether a step has used its gradient. A call is late if
         all of its gradients are used. The finding is an error if one of the late calls exceeds its
         limit, otherwise a warning. A call between another optimizer's backward and its step is left
-        to GS411.
+        to GS411. A clip by hand is read from the source of the loop that runs: it has one backward,
+        steps and zeroes gradients without a branch, and scales `.grad` behind its last step, in a
+        loop or in a function of the file. That is a warning.
 
     How to fix it:
         The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
@@ -102,6 +105,18 @@ class ClipAfterStep(Rule):
                 },
                 count=steps_of(late),
                 step=first.event.step,
+            )
+
+        for site, backward, count in writes_in_vain(context, "late"):
+            yield self.finding(
+                context,
+                message="gradients are scaled here after the step has used them: it has no effect",
+                remedy="scale them between backward() and step()",
+                site=site,
+                related=(context.related(backward, "the gradients are computed here"),),
+                severity="warning",
+                evidence={"late_calls": count, "calls": count},
+                count=count,
             )
 
 

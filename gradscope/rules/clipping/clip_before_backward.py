@@ -10,6 +10,7 @@ from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
+from gradscope.rules.helpers.clips import writes_in_vain
 from gradscope.rules.rule import Rule
 
 
@@ -19,7 +20,8 @@ class ClipBeforeBackward(Rule):
 
     What it finds:
         A call of a clip function before the backward whose gradients the step uses. The call finds
-        no gradients, or those that the previous step has already used.
+        no gradients, or those that the previous step has already used. Also a loop that scales or
+        clamps gradients by hand there.
 
     Why it matters:
         The clip has no effect on the step. An outlier reaches the weights at full size, without an
@@ -28,7 +30,9 @@ class ClipBeforeBackward(Rule):
     How it is measured:
         The rule tracks for each parameter whether it has a gradient, and whether a step has used
         it. A call is early if it gets no unused gradient, and the next step uses gradients of these
-        parameters that a backward in between has made.
+        parameters that a backward in between has made. A clip by hand is read from the source of
+        the loop that runs: it has one backward, steps and zeroes gradients without a branch, and
+        scales `.grad` before its backward alone. That is a warning.
 
     How to fix it:
         The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
@@ -95,6 +99,21 @@ class ClipBeforeBackward(Rule):
                 },
                 count=steps_of(early),
                 step=first.event.step,
+            )
+
+        for site, made, count in writes_in_vain(context, "early"):
+            yield self.finding(
+                context,
+                message=(
+                    "gradients are scaled here before the backward that computes those of the "
+                    "step: it has no effect"
+                ),
+                remedy="scale them between backward() and step()",
+                site=site,
+                related=(context.related(made, "the gradients are computed here"),),
+                severity="warning",
+                evidence={"early_calls": count, "calls": count},
+                count=count,
             )
 
 

@@ -1,7 +1,8 @@
 """The clips that rules judge: their series, their loss scale, and the norms before them."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -17,8 +18,10 @@ from gradscope.recording.events import (
     ScalerUpdateEvent,
     StepEvent,
     ZeroEvent,
+    only,
 )
-from gradscope.recording.evidence.training import ClipTrial
+from gradscope.recording.evidence.training import ClipTrial, MisplacedWriteRecord, WriteWay
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 
 
@@ -144,3 +147,28 @@ def _factor(clip: Clip) -> float | None:
         # A limit of infinity is how scripts measure a norm.
         factor = 1.0 if clip.only_measures else coefficient(limit, before)
     return factor if 0 < factor < 1 else None
+
+
+def writes_in_vain(context: RuleContext, way: WriteWay) -> Iterator[tuple[Site, Site, int]]:
+    """Yield the lines that scale gradients by hand where no step uses it.
+
+    Each with the line of the loop's backward, and the number of backward passes from there.
+    """
+    recording = context.recording
+    counts = Counter(
+        recording.sites[one.site]
+        for one in only(BackwardEvent, context.shared(Windows).events)
+        if one.site is not None
+    )
+    found = dict[Site, Site]()
+    for captured in recording.captured_steps:
+        sites = captured.recording.sites
+        for one in captured.recording.evidence_of(MisplacedWriteRecord):
+            if one.way == way:
+                found.setdefault(sites[one.site], sites[one.backward])
+    lines = {(one.file, one.line): (one, count) for one, count in counts.items()}
+    for site, backward in found.items():
+        # Another function of the file may not have run.
+        made, count = lines.get((backward.file, backward.line), (backward, 0))
+        if count > 1:
+            yield site, made, count

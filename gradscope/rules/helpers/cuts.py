@@ -15,6 +15,8 @@ _COPY = "like a copy of a module that learns"
 
 _FROZEN = "frozen on purpose"
 
+_ITS_OWN = "its weights began as no copy of another module's, and an optimizer holds them"
+
 _FED = "what they get was computed with gradients"
 
 
@@ -77,7 +79,8 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
     if frozen is not None:
         return Intent("error", None, f"only {frozen} is frozen by requires_grad")
     if without_grad and reach.is_twin(stop):
-        return Intent("note", _COPY)
+        is_copy = not held or not _has_own_start(reach, stop) or _is_given(reach, stop)
+        return Intent("note", _COPY) if is_copy else Intent("warning", None, _ITS_OWN)
     is_fed = _is_fed_with_grad(stop) and not _is_named(reach, stop)
     if is_fed or (without_grad and _are_own_layers(reach, stop)):
         return Intent("error", None, _FED if is_fed else None)
@@ -135,6 +138,21 @@ def _is_fed_with_grad(stop: Stop) -> bool:
     cuts = [cut for cut in stop.cuts if cut.kind == "no-grad"]
     runs = any(cut.whole_call or cut.last is None for cut in cuts)
     return runs and any(cut.last is not None for cut in cuts) and not stop.is_checkpoint
+
+
+def _has_own_start(reach: Reach, stop: Stop) -> bool:
+    """Return whether a run never moves weights that nothing else started with.
+
+    The copy of a network begins with its weights, or is moved to them later.
+    """
+    run, records = reach.indexed.run, reach.recording.parameters
+    if run is None or not run.unmoved.issuperset(stop.parameters) or not run.first_norms:
+        return False
+    learning = {(records[one].shape, run.first_norms[one]) for one in reach.learning}
+    weights = [one for one in stop.parameters if len(records[one].shape.dims) > 1]
+    starts = [(records[one].shape, run.first_norms[one]) for one in weights]
+    # Zeros and ones have the same norm wherever they are.
+    return bool(starts) and not any(norm is None or (s, norm) in learning for s, norm in starts)
 
 
 def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | None:

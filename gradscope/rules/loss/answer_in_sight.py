@@ -16,9 +16,9 @@ class AnswerInSight(Rule):
     """A language model sees the tokens that its loss asks it for.
 
     What it finds:
-        A loss of the next token over attention without a causal mask, or over a bidirectional
-        recurrent layer. And targets that nobody has shifted: each one is the token at its own
-        position, which the model gets as its input.
+        A loss of the next token over attention without a causal mask, over a bidirectional
+        recurrent layer, or over a convolution that is padded on both sides. And targets that nobody
+        has shifted: each one is the token at its own position, which the model gets as its input.
 
     Why it matters:
         The model learns to copy. The loss falls towards 0, on validation data too, but where text
@@ -28,17 +28,19 @@ class AnswerInSight(Rule):
         The integers that an embedding looks up, against the classes of a cross-entropy, or those
         that `gather` chooses from the model's output: each class that counts is the token one
         position later, or the token at its own position. Next tokens are in sight where attention
-        over these tokens gives the next position any weight, by its mask or by its weights. Tokens
-        at their own position are reported only below attention or a recurrent layer that hides
-        what follows, which is of use only to a model that predicts it. Keys and predictions have
-        to be made of these tokens position by position: a bottleneck in between, as of an
-        autoencoder, ends the search. The rule reports from 16 targets on of which half are seen. It
-        reports no model that gets the same text twice, as an encoder and a decoder do, while one
-        of both hides what follows.
+        over these tokens gives the next position any weight, by its mask or by its weights, or
+        where a convolution that keeps their number has a weight for it; neither before nor behind
+        the convolution, positions are moved. Tokens at their own position are reported only below
+        attention or a recurrent layer that hides what follows, which is of use only to a model that
+        predicts it. Keys and predictions have to be made of these tokens position by position: a
+        bottleneck in between, as of an autoencoder, ends the search. The rule reports from 16
+        targets on of which half are seen. It reports no model that gets the same text twice, as an
+        encoder and a decoder do, while one of both hides what follows.
 
     How to fix it:
-        `scaled_dot_product_attention(…, is_causal=True)`, a mask made by `torch.tril`, or
-        `bidirectional=False`. Unshifted targets: compare `logits[:, :-1]` with `labels[:, 1:]`.
+        `scaled_dot_product_attention(…, is_causal=True)`, a mask made by `torch.tril`,
+        `bidirectional=False`, or padding of a convolution on the left alone. Unshifted targets:
+        compare `logits[:, :-1]` with `labels[:, 1:]`.
 
     When it may be wrong:
         If the model is meant to reproduce its input, token by token.
@@ -83,8 +85,8 @@ class AnswerInSight(Rule):
                 f"{record.targets:,} is the token at its own position, not the next one"
             ),
             remedy=(
-                "hide what follows: `is_causal=True`, a mask of `torch.tril`, or "
-                "`bidirectional=False`"
+                "hide what follows: `is_causal=True`, a mask of `torch.tril`, "
+                "`bidirectional=False`, or padding of a convolution on the left alone"
                 if looks_ahead
                 else "shift the targets by one: compare `logits[:, :-1]` with `labels[:, 1:]`"
             ),

@@ -10,6 +10,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.class_dimensions import rows_picked, square_scores
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
 from gradscope.rules.helpers.loss.reordering_views import reordered_views
 from gradscope.rules.helpers.time_first import layers_over_examples
@@ -55,24 +56,26 @@ class ExamplesMixed(Rule):
         model that returns something for each example. Other operations that mix examples, such as a
         similarity matrix, statistics of the batch, a permutation or a graph's edges, count as
         intended. A change is a relative difference above 1e-4. The forward of a training script is
-        not repeated. There, the loss tells the number of examples: the length of its targets. A
-        softmax over a first dimension of this size is reported, unless another dimension has the
-        same size or all others have size 1. So is a view of three dimensions or more, of which two
-        neighbours change places, unless another view exchanges them back behind a slice, as for the
-        scores of relative positions. Behind the first dimension that is a
-        warning, of inspected models too: the examples stay apart. So is a view, of models too, that
-        reads `[n, heads, time, size]` as `[n, time, heads * size]`, or the other way round. So is
-        one that reads `[rows, parts * size]` as `[parts, rows, size]`, or the other way round,
-        unless the parts divide the rows, and one
-        that joins dimensions behind the classes although a softmax over the classes follows. So is
-        a recurrent layer or an attention that runs over this dimension although the model then
-        selects one of the second dimension, as in `out[:, -1]`. Of every loss it is known which
-        shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets
-        `[batch, time]` are compared in the wrong order, and so are classes that were not the last
-        dimension. A softmax of images or sequences of logits must run over the dimension that
-        `cross_entropy` of the same logits takes for the classes. A log_softmax is compared with the
-        loss that reads it through views: the dimension that it normalised must have as many
-        elements as there are classes.
+        not repeated. There, the loss tells the number of examples: the length of its targets, or
+        the number of rows of probabilities from each of which one is picked. A softmax over a first
+        dimension of this size is reported, unless another dimension has the same size or all others
+        have size 1. So is a view of three dimensions or more, of which two neighbours change
+        places, unless another view exchanges them back behind a slice, as for the scores of
+        relative positions. Behind the first dimension that is a warning, of inspected models too:
+        the examples stay apart. So is a view, of models too, that reads `[n, heads, time, size]` as
+        `[n, time, heads * size]`, or the other way round. So is one that reads `[rows, parts *
+        size]` as `[parts, rows, size]`, or the other way round, unless the parts divide the rows,
+        and one that joins dimensions behind the classes although a softmax over the classes
+        follows. So is a recurrent layer or an attention that runs over this dimension although the
+        model then selects one of the second dimension, as in `out[:, -1]`. Of every loss it is
+        known which shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with
+        targets `[batch, time]` are compared in the wrong order, and so are classes that were not
+        the last dimension. A softmax of images or sequences of logits must run over the dimension
+        that `cross_entropy` of the same logits takes for the classes. A log_softmax is compared
+        with the loss that reads it through views: the dimension that it normalised must have as
+        many elements as there are classes. Of `[n, time, classes]` with as many time steps as
+        classes, `cross_entropy` takes the wrong dimension if a linear layer made the last one, and
+        nothing exchanged the two; that is a warning.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -114,6 +117,7 @@ class ExamplesMixed(Rule):
             yield from self._misjoined(context, comparison)
         yield from self._across_classes(context)
         yield from self._beside_classes(context)
+        yield from self._of_square_scores(context)
         yield from self._of_views(context)
         rows = None if context.run is None else _rows(context)
         if rows is not None:
@@ -196,6 +200,21 @@ class ExamplesMixed(Rule):
                 site=node.site,
                 related=(context.related(loss.site, "the loss"),),
                 evidence={"operation": "softmax", "classes": loss.left.dims[1]},
+            )
+
+    def _of_square_scores(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line that takes time steps for classes."""
+        for one in {one.site: one for one in square_scores(context)}.values():
+            yield self.finding(
+                context,
+                message=(
+                    f"cross_entropy() takes dimension 1 of {list(one.left.dims)} for the classes, "
+                    "but a linear layer made them the last dimension"
+                ),
+                remedy="transpose(1, 2) the scores, or flatten scores and targets",
+                site=one.site,
+                severity="warning",
+                evidence={"operation": one.operation, "classes": one.left.dims[1]},
             )
 
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
@@ -294,7 +313,7 @@ def _rows(context: RuleContext) -> int | None:
         one.right.dims[0]
         for one in context.recording.evidence_of(ComparisonRecord)
         if one.operation not in _ELEMENTWISE and one.right_tensor is None and _is_for_each(one)
-    }
+    } or {*rows_picked(context)}
     return found.pop() if len(found) == 1 else None
 
 

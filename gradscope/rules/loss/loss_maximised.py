@@ -19,7 +19,7 @@ from gradscope.rules.helpers.loss.policy_terms import (
     penalised_entropies,
     policy_terms,
 )
-from gradscope.rules.helpers.loss.signed_terms import SignedTerm, signed_terms
+from gradscope.rules.helpers.loss.signed_terms import GAINS, SignedTerm, signed_terms
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.loss.first_loss import classes_of
 from gradscope.rules.rule import Lasting, Rule
@@ -30,7 +30,12 @@ _TEXT = {
     "error": "error",
     "distance": "distance from the data",
     "log-likelihood": "negative log-likelihood",
+    "overlap": "part of the mask that is missed",
+    "signal-to-noise ratio": "noise beside the signal",
 }
+
+_NEGATE = "put a minus in front of the mean"
+_SUBTRACT = "subtract the overlap from 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,9 @@ class LossMaximised(Rule):
     What it finds:
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
-        of the correct classes, or PPO's minimum of two surrogates. And a policy loss without its
+        of the correct classes, a normal density, a mixture of them, the log-likelihood of a
+        conditional random field, a signal-to-noise ratio, or PPO's minimum of two surrogates. Or a
+        Dice coefficient that is not subtracted from 1. And a policy loss without its
         minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a loss that
         does nothing but reduce the cosine similarity of a network's outputs to its own detached
         outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
@@ -57,19 +64,22 @@ class LossMaximised(Rule):
         prediction, or the square or magnitude of a distance from data. A log-likelihood, such as a
         picked element or the diagonal of a log-softmax, or a log-sigmoid, is the negative of one.
         So is the exponent of a normal density, the negative square of a distance from data over a
-        learned variance. It is found if at least one error enters with a minus, and no term with a
-        plus or an unknown sign. PPO's minimum is found whatever the other terms are. In a run, a
-        loss function with a minus beside other terms is a warning if it alone trains layers, and no
-        custom function lies between it and them. Layers of the model must be trained, by a single
-        optimizer, and in a run by a single backward. A classifier must not be better than chance at
-        first: its cross-entropy is at least `least` of ln(C). Two outputs of the model may be meant
-        to part. Outside of runs, so may what a generator gets from its discriminator: losses of two
-        classes are left alone there. Log-likelihoods may be weighed by costs, and are left alone
-        unless all have the same factor, or the source names the factor as a reward, a return or an
-        advantage, and shows no minus where it is defined. The entropy of classes is the negative
-        sum of probabilities times their logarithms; where it has a plus in such a loss, or beside
-        the surrogates of PPO, it is a warning. An optimizer with `maximize=True` is meant to
-        enlarge the loss.
+        learned variance; a score that was picked, minus the logsumexp of all; and the logsumexp of
+        normal densities plus the logarithms of their weights. A signal-to-noise ratio is the
+        logarithm of a power over that of a difference. A Dice coefficient is the sum of shares
+        within a mask over the sum of both. It is found if at least one error enters with a minus,
+        and no term with a plus or an unknown sign. PPO's minimum is found whatever the other terms
+        are. In a run, a loss function with a minus beside other terms is a warning if it alone
+        trains layers, and no custom function lies between it and them. Layers of the model must be
+        trained, by a single optimizer, and in a run by a single backward. A classifier must not be
+        better than chance at first: its cross-entropy is at least `least` of ln(C). Two outputs of
+        the model may be meant to part. Outside of runs, so may what a generator gets from its
+        discriminator: losses of two classes are left alone there. Log-likelihoods may be weighed by
+        costs, and are left alone unless all have the same factor, or the source names the factor as
+        a reward, a return or an advantage, and shows no minus where it is defined. The entropy of
+        classes is the negative sum of probabilities times their logarithms; where it has a plus in
+        such a loss, or beside the surrogates of PPO, it is a warning. An optimizer with
+        `maximize=True` is meant to enlarge the loss.
 
         In a run with several optimizers: one loss has two means of scores with opposite signs, one
         of data and one of what another optimizer's network has generated. The loss of that
@@ -220,7 +230,11 @@ class LossMaximised(Rule):
         yield self.finding(
             context,
             message=f"the loss makes each step enlarge the {name}: its sign is wrong",
-            remedy="negate the loss" if error.sign < 0 else "put a minus in front of the mean",
+            remedy="negate the loss"
+            if error.sign < 0
+            else _SUBTRACT
+            if error.kind == "overlap"
+            else _NEGATE,
             site=made if flip is None else flip,
             related=(context.related(made if flip not in (None, made) else None, "the term"),),
             evidence={"terms_enlarged": len(errors)}
@@ -289,7 +303,7 @@ class LossMaximised(Rule):
 
 def _makes_worse(term: SignedTerm) -> bool:
     """Return whether a step makes an error larger, or something else as its negative."""
-    if term.kind in ("log-likelihood", "lower surrogate"):
+    if term.kind in GAINS:
         return term.sign > 0
     return term.sign < 0
 

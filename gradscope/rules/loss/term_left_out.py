@@ -7,8 +7,25 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import LeftOutTermRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.unbalanced_flows import unbalanced_scale
 from gradscope.rules.needs import Needs, has_backward, probe_ran
 from gradscope.rules.rule import Lasting, Rule
+
+_ADD = "add {name} to the loss, or compute it under no_grad"
+_TEXTS = {
+    None: ("{name} is computed with a gradient, but the loss does not contain it", _ADD),
+    "unread": ("{name} is computed with a gradient, but nothing reads it", _ADD),
+    "replaced": (
+        "the term that is assigned to {name} here is lost: the loss replaces it before anything "
+        "reads it",
+        "add the two: `{name} = {name} + …`",
+    ),
+    "discarded": (
+        "the result of this sum is lost: {name} stays as it was",
+        "assign it: `{name} = {name} + …`",
+    ),
+}
+"""Message and remedy, by how the term is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +35,10 @@ class TermLeftOut(Rule):
     What it finds:
         A number with a gradient that a module returns beside its output, or keeps in an attribute,
         and that is never added to the loss: the balance of a mixture of experts, the commitment of
-        a quantizer, a penalty.
+        a quantizer, a penalty. Also a term that the statements around the loss drop: a later
+        assignment replaces it, as in `loss = kl` and then `loss = error`; no variable takes the
+        sum, as in `loss + penalty`; or nothing reads its variable. And a normalising flow whose
+        loss lacks the log-determinant.
 
     Why it matters:
         The term has no effect. Experts that no token chooses stay unused, encoders drift away from
@@ -27,8 +47,13 @@ class TermLeftOut(Rule):
     How it is measured:
         A tensor of one number has a graph, was made in the forward, and no path leads from the loss
         to it. Its attribute or variable is named as a term: `aux`, `balance`, `commit`, `penalty`,
-        `regularization`, `sparsity`, or with `loss` at one end. This holds in every captured step
+        `regularization`, `sparsity`, or with `loss` at one end, and `kl` beside the statement that
+        makes the loss, where nothing else in the function may read the variable. There the source
+        also shows what is replaced or not assigned. This holds in every captured step
         of a run with a single loss.
+
+        For a flow, the whole loss is the negative logarithm of a standard normal density, known by
+        its constant, of a tensor that positive factors have scaled.
 
     How to fix it:
         Add the term to the loss. If it is only logged, compute it under `torch.no_grad()`.
@@ -53,16 +78,38 @@ class TermLeftOut(Rule):
         """Yield a finding for each term."""
         if context.run is not None and not context.run.is_only_line:
             return  # another loss may contain it
+        yield from self._of_flow(context)
         # The loss is where the term is missing.
         loss = context.first.nodes[0].site if context.first.nodes else None
         for record in context.recording.evidence_of(LeftOutTermRecord):
+            message, remedy = _TEXTS[record.way]
+            is_at_loss = record.way in (None, "unread")
+            yield self.finding(
+                context,
+                message=message.format(name=record.name),
+                remedy=remedy.format(name=record.name),
+                site=loss if is_at_loss else record.site,
+                related=(
+                    context.related(record.site, "it is computed here")
+                    if is_at_loss
+                    else context.related(loss, "the loss"),
+                ),
+                evidence={"term": record.name},
+            )
+
+    def _of_flow(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the density of a flow without its log-determinant."""
+        scaled = unbalanced_scale(context)
+        if scaled is not None:
             yield self.finding(
                 context,
                 message=(
-                    f"{record.name} is computed with a gradient, but the loss does not contain it"
+                    "the loss is the density of what a flow has scaled, without the logarithm of "
+                    "the scale: it is smallest where all data shrink to a point"
                 ),
-                remedy=f"add {record.name} to the loss, or compute it under no_grad",
-                site=loss,
-                related=(context.related(record.site, "it is computed here"),),
-                evidence={"term": record.name},
+                remedy="add the log-determinant: -(log_prob + log_det).mean()",
+                site=context.first.nodes[0].site,
+                related=(context.related(scaled.site, "the last scale"),),
+                parameters=sorted(context.parameters_behind([scaled.index])),
+                evidence={"term": "the log-determinant"},
             )

@@ -1,6 +1,5 @@
 """GS216: one of several paths from parameters to the loss is cut."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -15,6 +14,13 @@ from gradscope.rules.helpers.architectures.codebooks import (
     starved_encoders,
 )
 from gradscope.rules.helpers.architectures.cut_shortcuts import is_cut_shortcut
+from gradscope.rules.helpers.architectures.recurrent_states import (
+    calls_around,
+    cuts_cell_states,
+    is_connected,
+    own_states,
+    recurrent_of,
+)
 from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.needs import Needs, probe_ran
@@ -27,8 +33,6 @@ _DIFFERENCES = frozenset({"AddcdivBackward0", "SubBackward0"})
 _CUTS = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
 
 _CAT = "CatBackward0"
-
-_RECURRENT = ("Cell", "RNN", "LSTM", "GRU")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,8 @@ class PathCut(Rule):
     How it is measured:
         The rule follows a cut to the operations that use its value. It is an error if a recurrent
         module uses its own result of an earlier call in at least `calls` calls of one forward, and
-        no other path connects one of these calls with the next. It is a warning if a script's own
+        no other path connects one of these calls with the next; a warning if it is the memory of an
+        `nn.LSTMCell` whose hidden state connects them. It is a warning if a script's own
         loop calls the model step by step and detaches every state, or starts a recurrent module
         from the `.data` of another one's state. It is a note if the value is added to, or
         multiplies, a tensor with a gradient within the model's forward, and the detached tensor
@@ -109,6 +114,10 @@ class PathCut(Rule):
             module = self._recurrent_module(context, cut)
             if module is not None:
                 yield self._of_states(context, cut, module, cut.sources)
+            elif (cell := self._cell(context, cut)) is not None:
+                yield self._of_states(
+                    context, cut, cell, cut.sources, severity="warning", what="memory"
+                )
             elif (join := _join(context, cut) or _divided(context, cut)) is not None:
                 yield self._of_a_factor(context, cut, parameters, join)
 
@@ -178,19 +187,27 @@ class PathCut(Rule):
         )
         if cut.sources < self.calls * max(1, forwards):
             return None
-        states = (call for call in _own_states(context, cut) if not _is_connected(context, call))
+        states = (call for call in own_states(context, cut) if not is_connected(context, call))
         return next((recording.calls[call].module for call in states), None)
+
+    def _cell(self, context: RuleContext, cut: PathCutRecord) -> int | None:
+        """Return the module whose memory is detached while its hidden state is not, if any."""
+        if cut.sources < self.calls or not cuts_cell_states(context, cut):
+            return None
+        recording, states = context.recording, own_states(context, cut)
+        modules = {recording.calls[call].module for call in states}
+        every = sum(call.module in modules for call in recording.calls)
+        # A truncation detaches it now and then.
+        return modules.pop() if len(modules) == 1 and cut.sources >= every - 1 else None
 
     def _outside_of_models(self, context: RuleContext, cut: PathCutRecord) -> Iterator[Finding]:
         """Yield a finding for a script's own loop over time that detaches every state."""
         calls = context.recording.calls
         by_module: dict[int, list[int]] = {}
-        for call in _own_states(context, cut):
+        for call in own_states(context, cut):
             by_module.setdefault(calls[call].module, []).append(call)
         made = {
-            call
-            for node in context.first.nodes
-            for call in _calls_around(context, node.module_call)
+            call for node in context.first.nodes for call in calls_around(context, node.module_call)
         }
         for module, states in by_module.items():
             context.measured(
@@ -202,15 +219,15 @@ class PathCut(Rule):
                 site=cut.site,
             )
             own = [call.index for call in calls if call.module == module and call.index in made]
-            if len(states) >= self.calls and not any(_is_connected(context, one) for one in own):
+            if len(states) >= self.calls and not any(is_connected(context, one) for one in own):
                 yield self._of_states(context, cut, module, len(states), severity="warning")
 
     def _of_a_first_state(
         self, context: RuleContext, cut: PathCutRecord, parameters: tuple[int, ...]
     ) -> Iterator[Finding]:
         """Yield a finding if a recurrent module starts from the `.data` of another one's state."""
-        makers = {_recurrent_of(context, ref.node) for ref in cut.origins}
-        users = {_recurrent_of(context, node) for node in cut.joins} - {None}
+        makers = {recurrent_of(context, ref.node) for ref in cut.origins}
+        users = {recurrent_of(context, node) for node in cut.joins} - {None}
         # `detach()` stops this gradient on purpose; `.data` is mostly a way to get at the tensor.
         if cut.operation != "data" or None in makers or len(makers) != 1 or not users - makers:
             return
@@ -242,6 +259,7 @@ class PathCut(Rule):
         states: int,
         *,
         severity: Severity = "error",
+        what: str = "state",
     ) -> Finding:
         lineage = context.shared(Reach).subtrees.lineage
         parameters = [
@@ -253,8 +271,8 @@ class PathCut(Rule):
         return self.finding(
             context,
             message=(
-                f"{call_of(cut)} cuts the state of {name} in every time step: no gradient passes "
-                "from one step to the one before"
+                f"{call_of(cut)} cuts the {what} of {name} in every time step: no gradient passes "
+                f"{'from' if what == 'state' else 'through it from'} one step to the one before"
             ),
             remedy="pass on the state itself, and detach it only between sequences",
             site=cut.site,
@@ -294,61 +312,6 @@ def _is_inner_step(context: RuleContext, cut: PathCutRecord) -> bool:
     is_arithmetic = all(nodes[node].operation in _ARITHMETIC | _DIFFERENCES for node in cut.joins)
     operands = (ref.node for node in cut.joins for ref in context.successors.get(node, ()))
     return is_arithmetic and any(nodes[node].kind == "parameter" for node in operands)
-
-
-def _own_states(context: RuleContext, cut: PathCutRecord) -> list[int]:
-    """Return the calls of recurrent modules whose input they made themselves, before a cut."""
-    recording = context.recording
-    lineage = context.shared(Reach).subtrees.lineage
-    # A cell by hand owns its layers, and these own the parameters.
-    direct = {recording.parameters[one].module for one in cut.parameters}
-    owners = {around for one in direct if one is not None for around in lineage(one)}
-    joined = {recording.nodes[node].module_call for node in cut.joins}
-    called = Counter(call.module for call in recording.calls)
-
-    def is_recurrent(call: int) -> bool:
-        module = recording.calls[call].module
-        return (
-            module in owners
-            and called[module] > 1  # not what runs the cell
-            and any(word in recording.modules[module].class_name for word in _RECURRENT)
-        )
-
-    innermost = (next(filter(is_recurrent, _calls_around(context, one)), None) for one in joined)
-    return sorted({call for call in innermost if call is not None})
-
-
-def _calls_around(context: RuleContext, call: int | None) -> Iterator[int]:
-    while call is not None:
-        yield call
-        call = context.recording.calls[call].parent
-
-
-def _recurrent_of(context: RuleContext, node: int) -> int | None:
-    """Return the recurrent module in a call of which a node was made, if any."""
-    recording = context.recording
-    call = recording.nodes[node].module_call
-    module = None if call is None else recording.calls[call].module
-    is_recurrent = module is not None and any(
-        word in recording.modules[module].class_name for word in _RECURRENT
-    )
-    return module if is_recurrent else None
-
-
-def _is_connected(context: RuleContext, call: int) -> bool:
-    """Return whether a call of a module uses what an earlier one made, with its gradient."""
-    nodes, calls = context.recording.nodes, context.recording.calls
-    module = calls[call].module
-    own = [
-        node.index
-        for node in context.first.nodes
-        if node.module_call is not None and call in _calls_around(context, node.module_call)
-    ]
-    return any(
-        other != call and calls[other].module == module
-        for node in context.behind(own)
-        for other in _calls_around(context, nodes[node.index].module_call)
-    )
 
 
 def _join(context: RuleContext, cut: PathCutRecord) -> int | None:

@@ -23,6 +23,9 @@ class Model(nn.Module):
         self.first = nn.GRU(16, 16)
         self.squeeze = nn.Linear(16, 5)
         self.widen = nn.Linear(5, 16)
+        self.near = nn.Conv1d(16, 16, 3, padding=1)
+        self.bare = nn.Conv1d(16, 16, 3)
+        self.late = nn.Conv1d(16, 16, 3, padding=2)
         self.head = nn.Linear(16, 30)
 
     def forward(self, ids, following):
@@ -31,6 +34,7 @@ class Model(nn.Module):
         fading = (0.9 ** (torch.arange(12)[:, None] - torch.arange(12))).tril()
         scores = x @ x.transpose(1, 2) / 4
         heads = x.unflatten(-1, (2, 8)).transpose(1, 2)
+        channels = x.transpose(1, 2)
         y = USE  # mixes
         logits = self.head(y)
         return LOSS  # judges
@@ -130,6 +134,45 @@ def test_a_loss_that_shifts_is_judged(inspect_file):
     loss = "F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())"
     assert found(inspect_file, SEEING["by hand"], loss)[0]
     assert not found(inspect_file, BLIND["by hand"], loss)[0]
+
+
+SHIFTED = "F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())"
+CONVOLVED = {
+    "padded on both sides": ("self.near(channels).transpose(1, 2)", NEXT, 1),
+    "beside a shortcut": ("x + self.near(channels).relu().transpose(1, 2)", SHIFTED, 1),
+    "a second one": ("self.near(self.near(channels).relu()).transpose(1, 2)", NEXT, 1),
+    "padded on the left": ("self.bare(F.pad(channels, (2, 0))).transpose(1, 2)", NEXT, 0),
+    "chomped": ("self.late(channels)[:, :, :-2].transpose(1, 2)", NEXT, 0),
+    "of tokens moved to the right": (
+        "self.near(F.pad(channels[:, :, :-1], (1, 0))).transpose(1, 2)",
+        NEXT,
+        0,
+    ),
+    "moved to the right": (
+        "F.pad(self.near(channels)[:, :, :-1], (1, 0)).transpose(1, 2)",
+        NEXT,
+        0,
+    ),
+    "masked": (
+        "F.conv1d(channels, self.near.weight * torch.tensor([1.0, 1.0, 0.0]), padding=1)"
+        ".transpose(1, 2)",
+        NEXT,
+        0,
+    ),
+    "of a text that an encoder gets, too": (
+        "self.gru(x)[0] + self.near(self.other(ids).transpose(1, 2)).transpose(1, 2)",
+        NEXT,
+        0,
+    ),
+    "of its own tokens": ("self.near(channels).transpose(1, 2)", OWN, 0),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(CONVOLVED, 3))
+def test_convolutions_that_see_the_next_token_are_found(inspect_file, name):
+    use, loss, expected = CONVOLVED[name]
+    findings, text = found(inspect_file, use, loss)
+    assert [one.location.line for one in findings] == lines(text, "mixes") * expected
 
 
 AFTER_THE_NEXT = "F.cross_entropy(logits.flatten(0, 1), following.roll(-1, 1).flatten())"

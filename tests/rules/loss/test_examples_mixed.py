@@ -538,6 +538,75 @@ def test_similarities_of_two_views_are_read_along_both_dimensions(tmp_path):
     assert told(watched(loop, tmp_path)) == []
 
 
+def picked(dimension, read):
+    def loss(scores):
+        return -read(scores.softmax(dimension), torch.arange(len(scores)) % scores.shape[1])
+
+    return loss
+
+
+def by_index(shares, classes):
+    return shares[torch.arange(len(classes)), classes].add(1e-9).log().mean()
+
+
+def by_gather(shares, classes):
+    return shares.log().gather(1, classes[:, None]).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "width", "expected"),
+    [
+        (picked(0, by_index), 4, ["error"]),
+        (picked(0, by_gather), 4, ["error"]),
+        (picked(1, by_index), 4, []),
+        # As many classes as examples: similarities are read along both dimensions.
+        (picked(0, by_index), 9, []),
+        (lambda scores: -(scores.softmax(0) * scores)[torch.arange(9)].mean(), 4, []),
+    ],
+)
+def test_rows_from_each_of_which_a_probability_is_picked_are_examples(
+    loss, width, expected, tmp_path
+):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, width)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            adam.zero_grad()
+            loss(model(torch.randn(9, 6))).backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (lambda model, x, y: functional.cross_entropy(model(x), y), ["warning"]),
+        (lambda model, x, y: functional.cross_entropy(model(x).transpose(1, 2), y), []),
+        (lambda model, x, y: functional.cross_entropy(model(x).permute(0, 2, 1), y), []),
+        (
+            lambda model, x, y: functional.cross_entropy(model(x)[:, :4].transpose(1, 2), y[:, :4]),
+            [],
+        ),
+        (lambda model, x, y: functional.cross_entropy(model(x).flatten(0, 1), y.flatten()), []),
+        # Channels are the classes, and each sees its own values along time.
+        (lambda model, x, y: functional.cross_entropy(model(x).tanh() + x.mean(), y), []),
+    ],
+)
+def test_as_many_time_steps_as_classes_do_not_hide_the_dimension(use, expected, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(5, 5)
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            adam.zero_grad()
+            use(model, torch.randn(9, 5, 5), torch.randint(0, 5, (9, 5))).backward()
+            adam.step()
+
+    assert told(watched(loop, tmp_path)) == expected
+
+
 def test_heads_as_wide_as_the_batch_is_long_are_fine():
     """torch's attention reads [length, 8, 16] as [length, 8 * 2, 8] with two heads."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.distributions import Categorical, Normal
+from torch.distributions import Categorical, Laplace, Normal
 from torch.nn import functional
 
 from tests.nightly import some_on_push
@@ -32,6 +32,38 @@ def density(out):
     return Normal(out[:, 0], functional.softplus(out[:, 1])).log_prob(Y[:, 0])
 
 
+def mixture(out):
+    densities = Normal(out, functional.softplus(out) + 0.1).log_prob(Y[:, :1])
+    return (out.log_softmax(1) + densities).logsumexp(1).mean()
+
+
+def path_score(out):
+    steps = out.view(8, 4, 3)
+    tags = CLASSES.view(8, 4)
+    score = steps.gather(2, tags[..., None]).sum((1, 2))
+    total = steps[:, 0]
+    for step in range(1, 4):
+        total = torch.logsumexp(total.unsqueeze(2) + steps[:, step].unsqueeze(1), 1)
+    return (score - total.logsumexp(1)).mean()
+
+
+def signal_to_noise(out):
+    scaled = (out * Y).sum(1, keepdim=True) * Y / Y.pow(2).sum(1, keepdim=True)
+    powers = scaled.pow(2).sum(1), (out - scaled).pow(2).sum(1) + 1e-8
+    return 10 * torch.log10(powers[0] / powers[1]).mean()
+
+
+def dice(out):
+    shares, mask = out.sigmoid(), (Y > 0).float()
+    return ((2 * (shares * mask).sum(0) + 1) / (shares.sum(0) + mask.sum(0) + 1)).mean()
+
+
+def intersection_over_union(out):
+    shares, mask = out.sigmoid(), (Y > 0).float()
+    common = (shares * mask).sum(0)
+    return ((common + 1e-6) / (shares.sum(0) + mask.sum(0) - common + 1e-6)).mean()
+
+
 def of_output(function):
     return lambda model, batch: function(model(batch))
 
@@ -54,6 +86,17 @@ SICK = {
         -((Y[:, 0] - out[:, 0]) ** 2) / (2 * out[:, 1].exp() ** 2) - out[:, 1]
     ).mean(),
     "pairs": lambda out: (out @ Y.T).log_softmax(1).diag().mean(),
+    "density": lambda out: density(out).mean(),
+    "mixture": mixture,
+    "path": path_score,
+    "signal to noise": signal_to_noise,
+    "inverse error": lambda out: (10 * torch.log10(1 / (out - Y).pow(2).mean(1))).mean(),
+    "overlap": dice,
+    "overlap of a union": intersection_over_union,
+    "density of one width": lambda out: Normal(out, 0.5).log_prob(Y).sum(1).mean(),
+    "magnitudes": lambda out: (
+        Laplace(out[:, 0], functional.softplus(out[:, 1])).log_prob(Y[:, 0]).mean()
+    ),
 }
 
 HEALTHY = {
@@ -64,6 +107,25 @@ HEALTHY = {
     "distribution": lambda out: -Categorical(logits=out).log_prob(CLASSES).mean(),
     "density": lambda out: -density(out).mean(),
     "pairs": lambda out: -(out @ Y.T).log_softmax(1).diag().mean(),
+    "mixture": lambda out: -mixture(out),
+    "path": lambda out: -path_score(out),
+    "signal to noise": lambda out: -signal_to_noise(out),
+    "overlap": lambda out: 1 - dice(out),
+    "overlap of a union": lambda out: 1 - intersection_over_union(out),
+    "density of one width": lambda out: -Normal(out, 0.5).log_prob(Y).sum(1).mean(),
+    "distance over a width": lambda out: (
+        ((out[:, 0] - Y[:, 0]) ** 2 / functional.softplus(out[:, 1])).mean() + out[:, 1].mean()
+    ),
+    "costs of a density": lambda out: (density(out) * COSTS.abs()).mean(),
+    "density of a draw": lambda out: (
+        Normal(out[:, 0], 1.0).log_prob(out[:, 0] + COSTS).mean() + out.pow(2).mean()
+    ),
+    "distances compared": lambda out: torch.log(
+        (out - Y).pow(2).sum(1) / ((out - Y[:1]).pow(2).sum(1) + 0.1)
+    ).mean(),
+    "share within a region": lambda out: (
+        (out.sigmoid() * (Y > 0)).sum(0) / (out.sigmoid().sum(0) + 1e-3)
+    ).mean(),
     "far from one in proportion to another": lambda out: (
         -((out - Y[:1]) ** 2) / (2 * (out - Y).pow(2).clamp(min=0.1))
     ).mean(),

@@ -103,6 +103,47 @@ class TimeStep(nn.Module):
         return self.read(state), state
 
 
+class Memories(nn.Module):
+    """Reads its input number by number with two states, of which some are handed on detached."""
+
+    def __init__(self, hand_on):
+        super().__init__()
+        self.cell, self.read = nn.LSTMCell(1, 6), nn.Linear(6, 1)
+        self.hand_on = hand_on
+
+    def forward(self, x):
+        hidden = memory = x.new_zeros(len(x), 6)
+        for position in range(x.shape[1]):
+            states = self.cell(x[:, position, None], (hidden, memory))
+            hidden, memory = self.hand_on(*states, position)
+        return self.read(hidden if hidden.requires_grad else states[0])
+
+
+def detached_memory(hidden, memory, position):
+    return hidden, memory.detach()
+
+
+def detached_output(hidden, memory, position):
+    return hidden.detach(), memory
+
+
+def memory_at_times(hidden, memory, position):
+    return hidden, memory.detach() if position % 2 == 0 else memory
+
+
+@pytest.mark.parametrize(
+    ("hand_on", "expected"),
+    [
+        (detached_memory, ["warning"]),
+        (detached_output, []),  # as LSTMs were first trained
+        (memory_at_times, []),
+        (lambda hidden, memory, position: (hidden, memory), []),
+    ],
+)
+def test_a_memory_that_is_detached_beside_its_hidden_state(findings_of, hand_on, expected):
+    assert told(findings_of(Memories(hand_on), (X, Y), functional.mse_loss)) == expected
+
+
 def read_step_by_step(hand_on, positions, *, backward_each_step=False):
     torch.manual_seed(3)
     model = TimeStep()

@@ -12,6 +12,11 @@ from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import edges
+from gradscope.capture.step.losses.convolution_sight import (
+    CONVOLUTION,
+    sees_next,
+    stays_in_place,
+)
 from gradscope.capture.step.losses.position_mixing import (
     FUSED,
     PRODUCTS,
@@ -65,9 +70,14 @@ class _Tokens(NamedTuple):
     number: int
     """Sequence number of the node that looked them up."""
 
+    def has_same(self, other: "_Tokens") -> bool:
+        """Return whether two lookups are of the same text."""
+        are_near = self.tokens.device == other.tokens.device
+        return are_near and torch.equal(self.tokens, other.tokens)
+
 
 class _Mixer(NamedTuple):
-    """An attention or a recurrent layer over the positions of known tokens."""
+    """A layer that mixes the positions of known tokens."""
 
     tokens: int
     number: int
@@ -76,6 +86,8 @@ class _Mixer(NamedTuple):
     """By sequence and position: whether it sees the next one. None if all do."""
     is_blind: bool
     """Whether no position sees the next one."""
+    is_fixed: bool = False
+    """Whether it sees few positions around each one, so that a shift behind it counts."""
 
 
 class AnswerSightObserver(Observer):
@@ -91,7 +103,7 @@ class AnswerSightObserver(Observer):
         | _LOSSES
         | _ONE_HOT
         | _OF_DISTRIBUTIONS
-        | {_LOOKUP, FUSED, WHOLE, _CHOICE}
+        | {_LOOKUP, CONVOLUTION, FUSED, WHOLE, _CHOICE}
     )
 
     def __init__(self) -> None:
@@ -130,6 +142,8 @@ class AnswerSightObserver(Observer):
                 self._judge(name, args, given, line)
             elif name in _RECURRENT:
                 self._see_recurrent(args, result, line)
+            elif name == CONVOLUTION:
+                self._see_convolution(args, given, result, line)
             else:
                 self._see_attention(name, args, given, result, line)
 
@@ -161,6 +175,20 @@ class AnswerSightObserver(Observer):
         tokens = self._behind(first, rows, length)
         if tokens is not None:
             self._mixers.append(_Mixer(tokens, number, line, None, is_blind=not args[-2]))
+
+    def _see_convolution(
+        self, args: Args, given: Mapping[str, object], result: object, line: Line | None
+    ) -> None:
+        number, length = _number(result), sees_next(args, given, result)
+        first = args[0] if args else given.get("input")
+        if number is None or length is None or not isinstance(first, Tensor):
+            return
+        tokens = self._behind(first, first.shape[0], length)
+        # The same text may be given to an encoder, which sees all of it, and to a decoder.
+        if tokens is None or sum(map(self._tokens[tokens].has_same, self._tokens)) > 1:
+            return
+        if stays_in_place(first, self._tokens[tokens].number):
+            self._mixers.append(_Mixer(tokens, number, line, None, is_blind=False, is_fixed=True))
 
     def _see_attention(
         self,
@@ -255,7 +283,8 @@ def _passing(mixers: list[_Mixer], prediction: Tensor, known: Ahead, rows: int) 
         seen = _seen(mixer, known)
         if seen < _LEAST or 2 * seen < counted:
             continue
-        if _leads_to(prediction, mixer.number, rows, known.length):
+        is_moved = mixer.is_fixed and not stays_in_place(prediction, mixer.number)
+        if not is_moved and _leads_to(prediction, mixer.number, rows, known.length):
             return mixer
     return None
 

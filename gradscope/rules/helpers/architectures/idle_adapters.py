@@ -50,7 +50,7 @@ def idle_adapters(context: RuleContext) -> Iterator[IdleAdapter]:
                 # frozen.
                 and norms[one.index]
                 and not _learns(context, one)
-                and _is_of_low_rank(one, second)
+                and is_of_low_rank(one, second)
             ]
             if firsts:
                 if recording.modules[module].class_name not in learning:
@@ -71,7 +71,7 @@ def _around(context: RuleContext, module: int | None) -> Iterator[int]:
             module = context.recording.modules[module].parent
 
 
-def _is_of_low_rank(first: ParameterRecord, second: ParameterRecord) -> bool:
+def is_of_low_rank(first: ParameterRecord, second: ParameterRecord) -> bool:
     """Return whether two weights lead through a space smaller than both input and output."""
     for inputs, outputs in ((1, 0), (0, 1)):  # as `nn.Linear` has them, and transposed
         rank = first.shape.dims[outputs]

@@ -9,6 +9,14 @@ from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
+from gradscope.rules.helpers.loss.gains import (
+    belongs_to_density,
+    is_normal_constant,
+    is_normalised_score,
+    is_overlap,
+    is_signal_to_noise,
+)
+from gradscope.rules.helpers.loss.linear_ways import signs_of
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 
 _PASSED_ON = SAME_NUMBERS | {
@@ -46,8 +54,18 @@ _PICKING = frozenset(
 )
 _SCALING = frozenset({"ClampBackward1", "ClampMinBackward0", "MulBackward0", "PowBackward0"})
 _LIKELIHOODS = ("log-likelihood", "lower surrogate")
+GAINS = (*_LIKELIHOODS, "overlap", "signal-to-noise ratio")
+"""Kinds of terms that are larger, the better the model is."""
 
-TermKind = Literal["error", "distance", "log-likelihood", "lower surrogate", "other"]
+TermKind = Literal[
+    "error",
+    "distance",
+    "log-likelihood",
+    "lower surrogate",
+    "overlap",
+    "signal-to-noise ratio",
+    "other",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +118,9 @@ def _way_to_terms(context: RuleContext) -> Iterator[tuple["_Reached", bool]]:
         # With two inputs, two outputs of the model are compared, which may be meant to part.
         is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
         kind = "error" if is_error else _kind(context, stats, node)
-        signs = _signs(context, stats, node, inputs) if kind == "other" else ()
+        # Densities that are weighed may be those of costly actions.
+        is_end = kind != "other" or (reached.is_weighed and is_normal_constant(context, node))
+        signs = () if is_end else _signs(context, stats, node, inputs)
         yield reached._replace(kind=kind, error=error), not signs
         is_weighed = reached.is_weighed or (
             node.operation == "MulBackward0" and scale_of(context, node) is None
@@ -192,7 +212,12 @@ def _signs(
     if node.operation in _NEGATED and len(inputs) == 1:
         return (-1,)
     if node.operation == "SubBackward0" and len(inputs) == 2:
-        return (1, -1)  # with one, the recording does not tell which of the two it is
+        return (1, -1)
+    if node.operation == "SubBackward0":
+        # The recording does not tell which of the two has the gradient.
+        return (1,) if belongs_to_density(context, node) else ()
+    if node.operation in _WEIGHED and len(inputs) == 1 and _sign(stats, node.index) == 0:
+        return signs_of(context, node.index)  # one factor for numbers of both signs
     if node.operation in _WEIGHED and len(inputs) == 1:
         is_positive = _sign(stats, node.index) * _sign(stats, inputs[0]) > 0
         return (1,) if is_positive else ()  # a negative factor may be a reward
@@ -206,14 +231,14 @@ def _is_exponent_of_normal(
 ) -> bool:
     """Return whether a quotient is `-(x - mean) ** 2 / (2 * std ** 2)`, whose scale is learned.
 
-    A distance that is divided by another one may be meant to grow.
+    Or that without its minus, or the magnitude of a Laplace density. A distance that is divided by
+    another one may be meant to grow.
     """
     nodes = context.recording.nodes
-    negated, scale = nodes[inputs[0]], nodes[inputs[-1]]
-    squares = _inputs(context, negated.index)
-    is_square = negated.operation == "NegBackward0" and [
-        nodes[one].operation for one in squares
-    ] == ["PowBackward0"]
+    square, scale = nodes[inputs[0]], nodes[inputs[-1]]
+    if square.operation == "NegBackward0":
+        square = nodes[_inputs(context, square.index)[0]]
+    is_square = square.operation in ("AbsBackward0", "PowBackward0")
     is_positive = _sign(stats, scale.index) > 0
     while scale.kind == "view" or scale.operation in _SCALING:
         behind = _inputs(context, scale.index)
@@ -234,11 +259,40 @@ def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeR
         is_picked = _is_picked(stats, node.index, inputs[0])
         is_likelihood = is_picked and is_log_softmax(context, stats, inputs[0])
         return "log-likelihood" if is_likelihood else "other"
-    if node.operation == "LogSigmoidBackward0":
+    if node.operation == "LogsumexpBackward0" and _is_mixture(context, stats, inputs[0]):
         return "log-likelihood"
     if node.operation == "MinimumBackward0" and is_surrogate(context, inputs):
         return "lower surrogate"
-    return "other"
+    return _kind_of_gain(context, node)
+
+
+def _kind_of_gain(context: RuleContext, node: NodeRecord) -> TermKind:
+    if node.operation == "LogSigmoidBackward0" or is_normalised_score(context, node):
+        return "log-likelihood"
+    if is_signal_to_noise(context, node):
+        return "signal-to-noise ratio"
+    return "overlap" if is_overlap(context, node) else "other"
+
+
+def _is_mixture(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
+    """Return whether a tensor is logarithms of normal densities plus those of their weights."""
+    while context.recording.nodes[node].kind == "view":
+        node = _inputs(context, node)[0]
+    parts = _inputs(context, node)
+    if context.recording.nodes[node].operation != "AddBackward0" or len(parts) != 2:
+        return False
+    weights = [one for one in parts if is_log_softmax(context, stats, one)]
+    densities = [one for one in parts if _is_normal(context, stats, _unsummed(context, one))]
+    return len(weights) == len(densities) == 1
+
+
+def _unsummed(context: RuleContext, node: int) -> int:
+    """Return what a sum over the dimensions of a density is of."""
+    while context.recording.nodes[node].kind == "view" or context.recording.nodes[
+        node
+    ].operation.startswith("SumBackward"):
+        node = _inputs(context, node)[0]
+    return node
 
 
 def _inputs(context: RuleContext, node: int) -> list[int]:
