@@ -19,6 +19,11 @@ from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
 _FUNCTIONS = frozenset({"function", "method", "partial"})
+_REMEDIES = {
+    "dict": "store them in an `nn.ModuleDict` or `nn.ParameterDict`",
+    **dict.fromkeys(_FUNCTIONS, "assign the modules that it uses to attributes of the model, too"),
+}
+"""What to do with the contents of other containers."""
 _CONTAINERS = frozenset({"deque", "dict", "list", "set", "tuple"})
 
 
@@ -239,10 +244,8 @@ def _remedy(leaf: LeafRecord) -> str:
         # `layers.0.weight` is a parameter of a module in the list, `weights.0` is one of the list.
         kind = "nn.ModuleList" if leaf.name.count(".") > 1 else "nn.ParameterList"
         return f"store them in an `{kind}`"
-    if leaf.container == "dict":
-        return "store them in an `nn.ModuleDict` or `nn.ParameterDict`"
     if leaf.container in ("Tensor", "buffer"):
         return f"wrap it: `self.{leaf.attribute} = nn.Parameter(…)`"
-    if leaf.container in _FUNCTIONS:
-        return "assign the modules that it uses to attributes of the model as well"
-    return "wrap their container in an `nn.Module` and assign it to the module"
+    return _REMEDIES.get(
+        leaf.container, "wrap their container in an `nn.Module` and assign it to the module"
+    )
