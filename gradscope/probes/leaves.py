@@ -1,7 +1,8 @@
 """Finds where leaves belong that require grad and are no parameters of the model."""
 
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from functools import partial
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -271,6 +272,7 @@ def _giver(context: ProbeContext, name: str) -> tuple[int, str]:
 
 def _is_in_eval_mode(value: object) -> bool:
     items = value.values() if isinstance(value, Mapping) else value
+    items = [item for _, item in _held_by_function(value)] or items
     items = items if isinstance(items, tuple | list) else [items]
     modules = [item for item in items if isinstance(item, nn.Module)]
     return bool(modules) and not any(module.training for module in modules)
@@ -299,6 +301,21 @@ def _items(value: object) -> list[tuple[object, object]]:
         return list(value.items())
     if isinstance(value, tuple | list | set | frozenset):
         return list(enumerate(value))
+    if held := _held_by_function(value):
+        return held
     if isinstance(value, _NOT_ENTERED) or type(value).__module__.startswith("torch"):
         return []
     return list(getattr(value, "__dict__", {}).items())
+
+
+def _held_by_function(value: object) -> list[tuple[object, object]]:
+    """Return what a function keeps alive: its closure, arguments given in advance, its object."""
+    if isinstance(value, partial):
+        return [("func", value.func), *enumerate(value.args), *value.keywords.items()]
+    if isinstance(value, MethodType):
+        return [("__self__", value.__self__)] if isinstance(value.__self__, nn.Module) else []
+    if not isinstance(value, FunctionType) or not value.__closure__:
+        return []
+    cells = zip(value.__code__.co_freevars, value.__closure__, strict=True)
+    # A cell is empty until its variable gets a value, which may be never.
+    return [(name, cell.cell_contents) for name, cell in cells if cell != CellType()]

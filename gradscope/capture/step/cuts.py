@@ -172,7 +172,7 @@ class CutTracker:
         if is_known or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
-        origins = self._origins(given)
+        origins = self._origins(given) | self._plain.within(name, args)
         # Reading `requires_grad` is a torch function as well, which would be observed again.
         with DisableTorchFunction():
             is_copy = name in _COPIES

@@ -31,19 +31,31 @@ class PlainNumbers:
         """Sums of all numbers with the same before them."""
 
     def note(self, number: object, origins: frozenset[int]) -> None:
-        """Note a number that was read, unless it is a round one, as others are too."""
+        """Note numbers that were read, unless they are round ones, as others are too."""
+        if isinstance(number, list):
+            for one in _ends(number):
+                self._keep(one, origins)
         if type(number) is not float:
             return
         total = self._totals[origins] = self._totals.get(origins, 0.0) + number
         for one in {number, total}:
-            # A float32 has more digits as a Python float; a number that someone wrote has fewer.
-            if math.isfinite(one) and one != float(f"{one:.7e}"):
-                # Popped first: a dict keeps the position of a known key, and the oldest are dropped
-                # below.
-                self._origins.pop(one, None)
-                self._origins[one] = origins
+            self._keep(one, origins)
+
+    def _keep(self, number: float, origins: frozenset[int]) -> None:
+        # A float32 has more digits as a Python float; a number that someone wrote has fewer.
+        if math.isfinite(number) and number != float(f"{number:.7e}"):
+            # Popped first: a dict keeps the position of a known key, and the oldest are dropped.
+            self._origins.pop(number, None)
+            self._origins[number] = origins
         while len(self._origins) > _MOST_NUMBERS:
             del self._origins[next(iter(self._origins))]
+
+    def within(self, name: str, given: Args) -> frozenset[int]:
+        """Return what is before the numbers of the lists that a call makes a tensor of."""
+        if not self._origins or name not in _FACTORIES or not given:
+            return frozenset()
+        found = [self._origins.get(one) for one in _ends(given[0])]
+        return frozenset().union(*(origins for origins in found if origins))
 
     def before(self, given: Args) -> frozenset[int]:
         """Return what is before the numbers among some arguments, also before a plain weight."""
@@ -123,6 +135,18 @@ class NumpyNumbers:
         for tensor in tensors(given) if self._made else ():
             found |= self._made.of(tensor) or frozenset()
         return found
+
+
+def _ends(numbers: object) -> list[float]:
+    """Return the first and the last number of nested lists."""
+    ends = []
+    for end in (0, -1):
+        inner = numbers
+        while isinstance(inner, list | tuple) and inner:
+            inner = inner[end]
+        if type(inner) is float and isinstance(numbers, list | tuple):
+            ends.append(inner)
+    return ends
 
 
 def _is_number(value: object) -> bool:

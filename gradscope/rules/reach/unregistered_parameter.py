@@ -18,6 +18,12 @@ from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
+_FUNCTIONS = frozenset({"function", "method", "partial"})
+_REMEDIES = {
+    "dict": "store them in an `nn.ModuleDict` or `nn.ParameterDict`",
+    **dict.fromkeys(_FUNCTIONS, "assign the modules that it uses to attributes of the model, too"),
+}
+"""What to do with the contents of other containers."""
 _CONTAINERS = frozenset({"deque", "dict", "list", "set", "tuple"})
 
 
@@ -27,7 +33,8 @@ class UnregisteredParameter(Rule):
 
     What it finds:
         Leaves of the graph that require grad and belong to the model without being registered:
-        modules in a plain list, tuple or dictionary; a tensor stored as a plain attribute or as a
+        modules in a plain list, tuple or dictionary, or in the closure or the arguments of a
+        function that the model stores; a tensor stored as a plain attribute or as a
         buffer; the result of a computation on a parameter, as in `self.scale = nn.Parameter(…) *
         0.02` or `nn.Parameter(…).cuda()`; and parameters that the forward creates in each call. In
         a script also constants that it makes before its loop and uses in the loss, such as learned
@@ -197,6 +204,11 @@ def _message(leaves: list[LeafRecord]) -> str:
         return f"{first.name} requires grad but is a buffer: parameters() does not include it"
     if first.container in ("Tensor", "Parameter"):
         return f"{first.name} requires grad but is a plain tensor: parameters() does not include it"
+    if first.container in _FUNCTIONS:
+        return (
+            f"{tensors} that require grad belong to the {first.container} `{first.attribute}` "
+            "alone: parameters() does not include them"
+        )
     holder = f"the plain {first.container} `{first.attribute}`"
     return f"{tensors} that require grad are stored in {holder}: parameters() does not include them"
 
@@ -232,8 +244,8 @@ def _remedy(leaf: LeafRecord) -> str:
         # `layers.0.weight` is a parameter of a module in the list, `weights.0` is one of the list.
         kind = "nn.ModuleList" if leaf.name.count(".") > 1 else "nn.ParameterList"
         return f"store them in an `{kind}`"
-    if leaf.container == "dict":
-        return "store them in an `nn.ModuleDict` or `nn.ParameterDict`"
     if leaf.container in ("Tensor", "buffer"):
         return f"wrap it: `self.{leaf.attribute} = nn.Parameter(…)`"
-    return "wrap their container in an `nn.Module` and assign it to the module"
+    return _REMEDIES.get(
+        leaf.container, "wrap their container in an `nn.Module` and assign it to the module"
+    )

@@ -76,11 +76,12 @@ class ZeroGradient(Rule):
         sequence, over the single result of `topk(1)`, for a prediction after `round`, `sign` and
         the like, and for zero second derivatives if nothing else learns. If a tensor is divided by
         its own sum over a single element, or a layer or group normalisation has one element in each
-        group, a gradient of rounding errors counts as zero. Parameters
-        that learned at first and get zeros over the last part of a run count as stuck. It is at
-        least a warning for a parameter that a clamp cuts off, and if a clamp, a ReLU or saturation
-        removes the gradient of the whole prediction. Without probing steps, and for the state of a
-        recurrent layer, it is at most a warning, except for such a softmax.
+        group, a gradient of rounding errors counts as zero. Parameters that learned at first and
+        get zeros over the last part of a run count as stuck. It is at least a warning for a
+        parameter that a clamp cuts off, and if a clamp, a ReLU or saturation removes the
+        gradient of the whole prediction, or if two trained factors both start at zero.
+        Without probing steps, and for the state of a recurrent layer, it is at most a
+        warning, except for such a softmax.
 
     How to fix it:
         Initialise one of the two factors at random. If a layer died, lower the learning rate, raise
@@ -287,7 +288,8 @@ class ZeroGradient(Rule):
         flat = _is_flat_output(context, end)
         if end.calls_from_zero:
             return "error"
-        if share < self.note_below and not (flat or _is_settled(context, end)):
+        may_open = not (flat or _is_settled(context, end) or _starts_at_zero(context, end))
+        if share < self.note_below and may_open:
             return "note"
         is_sure = bool(context.probes) and not is_of_one_row(context, end)
         if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
@@ -354,6 +356,12 @@ def _is_settled(context: RuleContext, end: DeadEnd) -> bool:
         return any(one.operation == "TopkBackward0" for one in inputs)
     is_clamp = end.node.operation.startswith("Clamp")
     return is_clamp and any(one.parameter in end.parameters for one in inputs)
+
+
+def _starts_at_zero(context: RuleContext, end: DeadEnd) -> bool:
+    """Return whether trained factors of one product start at zero, which no batch changes."""
+    records = [context.recording.parameters[zero] for zero in end.zeros]
+    return bool(records) and all(record.requires_grad for record in records)
 
 
 def _learns(context: RuleContext) -> bool:

@@ -1,5 +1,7 @@
 """GS207: what the model computes with and does not give to an optimizer."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -28,6 +30,17 @@ class Holder:
         self.layer = layer
 
 
+def closure_of(layer):
+    def field(x):
+        return layer(x)
+
+    return field
+
+
+def called(layer, x):
+    return layer(x)
+
+
 KEPT = {
     "list": (lambda: [nn.Linear(8, 8)], lambda k, x: k[0](x), "kept.0.weight"),
     "tuple": (lambda: (nn.Linear(8, 8),), lambda k, x: k[0](x), "kept.0.weight"),
@@ -36,6 +49,9 @@ KEPT = {
     "object": (lambda: Holder(nn.Linear(8, 8)), lambda k, x: k.layer(x), "kept.layer.weight"),
     "tensor": (lambda: torch.ones(8, requires_grad=True), lambda k, x: k * x, "kept"),
     "parameters": (lambda: [nn.Parameter(torch.ones(8))], lambda k, x: k[0] * x, "kept.0"),
+    "closure": (lambda: closure_of(nn.Linear(8, 8)), lambda k, x: k(x), "kept.layer.weight"),
+    "partial": (lambda: partial(called, nn.Linear(8, 8)), lambda k, x: k(x), "kept.0.weight"),
+    "method": (lambda: nn.Linear(8, 8).forward, lambda k, x: k(x), "kept.__self__.weight"),
 }
 
 
@@ -182,6 +198,34 @@ def test_hidden_network_in_eval_mode_is_a_note(findings_of):
     model = Keeping([nn.Linear(8, 8).eval()], lambda kept, x: kept[0](x))
     (found,) = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1)
     assert found.severity == "note"
+
+
+def test_network_of_a_closure_is_judged_by_its_mode_and_its_registration(findings_of):
+    apart = Keeping(closure_of(nn.Linear(8, 8).eval()), lambda kept, x: kept(x))
+    (found,) = findings_of(apart, (X, CLASSES), functional.cross_entropy, probe_steps=1)
+    assert (found.rule, found.severity) == ("GS207", "note")
+    layer = nn.Linear(8, 8)
+    registered = Keeping(closure_of(layer), lambda kept, x: kept(x))
+    registered.layer = layer
+    assert findings_of(registered, (X, CLASSES), functional.cross_entropy, probe_steps=1) == ()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_network_of_a_closure_in_a_run(frozen, tmp_path):
+    def make():
+        layer = nn.Linear(8, 8).requires_grad_(not frozen)
+        return Keeping(closure_of(layer), lambda kept, x: kept(x))
+
+    assert codes_of_a_run(make, tmp_path) == ([] if frozen else ["GS207"])
+
+
+def test_network_of_a_closure_that_another_optimizer_holds_is_healthy(tmp_path):
+    layer = nn.Linear(8, 8)
+    kept = closure_of(layer)
+    codes = codes_of_a_run(
+        lambda: Keeping(kept, lambda kept, x: kept(x)), tmp_path, lambda model: layer.parameters()
+    )
+    assert codes == []
 
 
 def test_frozen_layers_in_a_list_are_healthy(findings_of):

@@ -151,6 +151,32 @@ def loss_fn(output, batch):
     assert inspect_file(text.replace("FIRST", "randn")).findings == ()
 
 
+class Adapted(nn.Module):
+    """Trains large layers, and beside them a low-rank branch that is few of the parameters."""
+
+    def __init__(self, down, up):
+        super().__init__()
+        self.body, self.head = layers(8, 8, hidden=64), nn.Linear(8, 4)
+        self.down = nn.Parameter(torch.full((1, 8), 0.1) * down)
+        self.up = nn.Parameter(torch.full((8, 1), 0.1) * up)
+
+    def forward(self, x):
+        return self.head(self.body(x) + x @ self.down.T @ self.up.T)
+
+
+@pytest.mark.parametrize(("down", "up"), [(0, 0), (1, 0), (0, 1)])
+def test_two_factors_of_zero_are_stuck_however_small_they_are(findings_of, down, up):
+    levels = [found.severity for found in found_in(findings_of, Adapted(down, up))]
+    assert levels == ([] if down or up else ["warning"])
+
+
+def test_small_factor_that_is_frozen_at_zero_may_be_meant(findings_of):
+    model = Adapted(0, 0)
+    model.up.requires_grad_(False)
+    (found,) = found_in(findings_of, model)
+    assert (found.severity, found.parameters) == ("note", ("down",))
+
+
 class Gated(nn.Module):
     """A residual branch behind a gate that starts at zero."""
 

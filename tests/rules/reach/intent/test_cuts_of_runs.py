@@ -214,3 +214,35 @@ def test_a_function_that_computes_with_arrays_is_a_cut_and_a_loop_is_none(of_box
         assert [one.severity for one in found] == ["error"]
         assert found[0].location.source == "numbers = boxes.detach().numpy()"
         assert {name.split(".")[-2] for name in found[0].parameters} == {"boxes"}
+
+
+def stored_numbers(embeddings):
+    return [row.tolist() for row in embeddings]
+
+
+def made_of(stored):
+    return torch.tensor(stored) if isinstance(stored, list) else stored
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"), [(stored_numbers, ["tolist"]), (lambda embeddings: embeddings, [])]
+)
+def test_numbers_that_one_function_lists_and_another_makes_a_tensor_of(store, expected, tmp_path):
+    seen = []
+
+    def loop():
+        torch.manual_seed(0)
+        support, query = nn.Linear(6, 4), nn.Linear(6, 4)
+        adam = torch.optim.Adam([*support.parameters(), *query.parameters()], lr=1e-2)
+        for _ in range(12):
+            prototypes = made_of(store(support(torch.randn(3, 6))))
+            scores = -torch.cdist(query(torch.randn(9, 6)), prototypes)
+            # A list that is made a tensor for a log takes no part in the loss.
+            seen.append(torch.tensor(stored_numbers(scores)).mean())
+            adam.zero_grad()
+            functional.cross_entropy(scores, torch.arange(9) % 3).backward()
+            adam.step()
+
+    found = [one for one in findings_of(loop, tmp_path) if one.rule == "GS201"]
+    assert [one.message.partition("()")[0].split()[-1] for one in found] == expected
+    assert all(one.severity == "warning" and len(one.parameters) == 2 for one in found)
