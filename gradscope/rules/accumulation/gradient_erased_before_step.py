@@ -97,19 +97,25 @@ class GradientErasedBeforeStep(Rule):
         for group in by_line(affected, lambda window: erasures[window.step.position].site):
             is_error = group.step_count >= self.error_share * group.judged
             passes = [event for event in group.first.events if isinstance(event, BackwardEvent)]
+            # Gradients that are zeroed by hand leave no line.
+            by_hand = group.site is None
+            zeroed = "gradients are zeroed by hand" if by_hand else "zero_grad() is called"
             yield self.finding(
                 context,
                 message=(
-                    f"zero_grad() is called between backward() and step(): {group.text} "
+                    f"{zeroed} between backward() and step(): {group.text} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
                 ),
-                remedy="call zero_grad() before backward(), or after step()",
-                site=group.site,
+                remedy=f"{'zero them' if by_hand else 'call zero_grad()'} before backward(), or "
+                "after step()",
+                site=group.first.step.site if by_hand else group.site,
                 related=(
                     context.related(passes[-1].site, "the backward whose gradients it erases")
                     if passes
                     else None,
-                    context.related(group.first.step.site, "the step that gets none"),
+                    None
+                    if by_hand
+                    else context.related(group.first.step.site, "the step that gets none"),
                 ),
                 severity="error" if is_error else "warning",
                 parameters=group.parameters,

@@ -137,7 +137,10 @@ class FrozenHead(Rule):
     ) -> Finding:
         record = context.recording.modules[head.module]
         others = len(layers) - 1
-        made = context.site(record.site if replaced is None else replaced.site)
+        # A layer that is no part of another module was registered nowhere; its weight was.
+        sites = [record.site, *(owned.site for owned in layers[head.module])]
+        place = next((site for site in sites if site is not None), None)
+        made = context.site(place if replaced is None else replaced.site)
         freezes = _freeze(context, made)
         trained = sum(p.requires_grad for p in context.recording.parameters)
         which = f"{record.path}, the layer that feeds the loss,"
@@ -150,7 +153,11 @@ class FrozenHead(Rule):
             ),
             remedy=f"call `{record.path}.requires_grad_(True)` after freezing the rest",
             site=freezes or made,
-            related=(context.related(made, f"{record.path} is made here") if freezes else None,),
+            related=(
+                context.related(made, f"{record.path} is made here")
+                if freezes and freezes != made
+                else None,
+            ),
             parameters=[parameter.index for parameter in layers[head.module]],
             evidence={
                 "frozen_other_layers": frozen,
