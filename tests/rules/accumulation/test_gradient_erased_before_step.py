@@ -207,3 +207,16 @@ def test_a_backward_behind_the_loop_over_the_batches_is_an_error():
 )
 def test_other_loops_over_batches_are_fine(run):
     assert not run.findings("GS302")
+
+
+def test_gradients_that_are_zeroed_by_hand_are_shown_at_the_step():
+    run = Run()
+    weights = run.model("model", 4)
+    adam = run.optimizer(weights, "Adam")
+    for _ in range(6):
+        run.step(adam, line=12)
+        run.backward(weights, line=13)
+        run.zero(weights, line=None)
+    (found,) = run.findings("GS302")
+    assert (found.location.line, "by hand" in found.message) == (12, True)
+    assert [position.line for position in found.related] == [13]
