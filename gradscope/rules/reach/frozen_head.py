@@ -141,7 +141,8 @@ class FrozenHead(Rule):
         sites = [record.site, *(owned.site for owned in layers[head.module])]
         place = next((site for site in sites if site is not None), None)
         made = context.site(place if replaced is None else replaced.site)
-        freezes = _freeze(context, made)
+        is_made_frozen = made is not None and "requires_grad" in made.source
+        freezes = None if is_made_frozen else _freeze(context, made)
         trained = sum(p.requires_grad for p in context.recording.parameters)
         which = f"{record.path}, the layer that feeds the loss,"
         how = "was replaced and then frozen" if replaced is not None else "is frozen"
@@ -155,7 +156,7 @@ class FrozenHead(Rule):
             site=freezes or made,
             related=(
                 context.related(made, f"{record.path} is made here")
-                if freezes and freezes != made
+                if freezes not in (None, made)
                 else None,
             ),
             parameters=[parameter.index for parameter in layers[head.module]],

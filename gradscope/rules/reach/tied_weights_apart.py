@@ -59,15 +59,15 @@ class TiedWeightsApart(Rule):
     needs: ClassVar[Needs] = (probe_ran("twins"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every pair, and one for all pairs that a line makes share memory."""
-        shared: dict[int, list[TwinRecord]] = {}
+        """Yield a finding for every pair, and one for the shared weights of a line or a layer."""
+        shared: dict[int | None, list[TwinRecord]] = {}
         for twin in context.recording.evidence_of(TwinRecord):
             if twin.alike == "target":
                 continue  # only one of them is trained
             if twin.alike == "modules":
                 yield from self._of_branches(context, twin)
-            elif twin.alike == "storage" and twin.site is not None:
-                shared.setdefault(twin.site, []).append(twin)
+            elif twin.alike == "storage":
+                shared.setdefault(_position(context, twin), []).append(twin)
             else:
                 yield self._of_parameters(context, [twin])
         for twins in shared.values():
@@ -77,7 +77,7 @@ class TiedWeightsApart(Rule):
         """Return the finding for pairs of parameters, of which the first is told."""
         twin = twins[0]
         first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
-        position = second.site if twin.site is None else twin.site
+        position = _position(context, twin)
         parameters = sorted({index for one in twins for index in (one.first, one.second)})
         return self.finding(
             context,
@@ -131,9 +131,15 @@ class TiedWeightsApart(Rule):
         )
 
 
+def _position(context: RuleContext, twin: TwinRecord) -> int | None:
+    """Return the line that made two parameters alike, or the one that made the second."""
+    second = context.recording.parameters[twin.second]
+    return second.site if twin.site is None else twin.site
+
+
 def _message(twin: TwinRecord, first: str, second: str, further: int) -> str:
     if twin.alike == "storage":
-        more = f", as {counted(further, 'further pair')} of this line do," if further else ""
+        more = f", like {counted(further, 'further pair')}," if further else ""
         return (
             f"{first} and {second} share memory{more} but are two parameters: each gets only a "
             "part of the gradient"
