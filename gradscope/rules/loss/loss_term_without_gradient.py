@@ -132,10 +132,10 @@ class LossTermWithoutGradient(Rule):
             if is_of_inputs or is_of_strangers:
                 place = term if cut is None or cut.site is None else (cut.site, bool(parameters))
                 found.setdefault(place, []).append((term, parameters, cut))
-        for terms in found.values():
-            reached = frozenset[int]().union(*(parameters for _, parameters, _ in terms))
-            lines = dict.fromkeys(context.recording.nodes[term].site for term, _, _ in terms)
-            yield self._of_strange_terms(context, len(terms), reached, terms[0][2], tuple(lines))
+        for alike in found.values():
+            reached = frozenset[int]().union(*(parameters for _, parameters, _ in alike))
+            lines = dict.fromkeys(context.recording.nodes[term].site for term, _, _ in alike)
+            yield self._of_strange_terms(context, len(alike), reached, alike[0][2], tuple(lines))
 
     @staticmethod
     def _cut_off(context: RuleContext, run: Surroundings, term: int) -> PathCutRecord | None:

@@ -87,7 +87,8 @@ class ZeroGradient(Rule):
 
     When it may be wrong:
         A batch without examples for a branch looks the same. It is a note for experts next to
-        others that learn, and for a loss of zero whose margin is kept or that training has reached.
+        others that learn, and for a loss of zero whose margin is kept or that training has reached;
+        a warning if nothing at all learns in any step of a run.
         For a batch of a single example it is at most a warning if another example may open the
         path. The rule skips rows of embeddings, experts without a row, biases whose parts cancel,
         and weights that meet only zeros in the data.
