@@ -159,7 +159,7 @@ def test_switches_and_backwards_are_noted_with_their_lines():
 
     capture, number = watched(run)
     first = run.__code__.co_firstlineno
-    assert capture.switches.before(0).number == first + 1
+    assert capture.switches.before(capture.cuts.cuts[0]).number == first + 1
     (call,) = capture.backwards.calls
     assert (call.name, call.line.number) == ("backward", first + 6)
     assert capture.backwards.that_freed(number) is call

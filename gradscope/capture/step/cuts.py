@@ -120,6 +120,8 @@ class Cut:
     comes_back: bool = False
     """Whether the function that moved them out as an array also makes tensors."""
     count: int = 0
+    met: int = 0
+    """Number of the tracker's meetings up to its last one."""
     joins: list[tuple[int, int]] = field(default_factory=list)
     """First sequence number, and the one after the last, of each operation with an input from
     behind the cut."""
@@ -152,6 +154,8 @@ class CutTracker:
         self._caller = caller
         self.cuts: list[Cut] = []
         """Cuts in the order in which they were first met."""
+        self.meetings = 0
+        """How often any cut was met."""
         self.checkpoint: Line | None = None
         """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
@@ -331,6 +335,8 @@ class CutTracker:
                 self.cuts[position].second_order = asks_for_second_order(_frame_of_call())
         cut = self.cuts[position]
         cut.count += 1
+        self.meetings += 1
+        cut.met = self.meetings
         for edge in sources:
             cut.add(edge, self._caller.forward)
         return position

@@ -127,7 +127,7 @@ class Diagnosis:
             return
         # The first of them is the origin.
         position = next(other for other in known if tracker.cuts[other].kind == "no-grad")
-        yield "switch", self._capture.switches.before(position), ""
+        yield "switch", self._capture.switches.before(tracker.cuts[position]), ""
         yield "unrecorded", tracker.cuts[position].line, tracker.cuts[position].operation
 
     def _reuse(self, node: int) -> Iterator[tuple[PlaceRole, Line | None, str]]:

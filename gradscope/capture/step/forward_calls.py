@@ -16,7 +16,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.source.lines import Caller, Line, created, is_users
-from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.cuts import Cut, CutTracker
 from gradscope.capture.step.graph import behind, edges, tensors
 
 _NAME = "_checkpoint_without_reentrant_generator"
@@ -124,7 +124,7 @@ class SwitchObserver(Observer):
     def __init__(self, cuts: CutTracker) -> None:
         self._cuts = cuts
         self._lines: list[tuple[int, Line | None]] = []
-        """Each line with the number of cuts known before it."""
+        """Each line with the number of times that cuts were met before it."""
         self._checkpoints: list[FrameType] = []
         """Running reentrant checkpoints, innermost last."""
         self._is_on = True
@@ -139,7 +139,7 @@ class SwitchObserver(Observer):
         elif not self._checkpoints:
             self._is_on = is_on
         if not is_on and (frame is None or frame in self._checkpoints):
-            self._lines.append((len(self._cuts.cuts), line))
+            self._lines.append((self._cuts.meetings, line))
 
     def _see_checkpoint(self, frame: FrameType, line: Line | None) -> None:
         """Record the start or end of a checkpoint's run."""
@@ -154,9 +154,12 @@ class SwitchObserver(Observer):
             self._cuts.checkpoint = line
         self._checkpoints.append(frame)
 
-    def before(self, cut: int) -> Line | None:
-        """Return the line that had disabled gradients when a cut was first met."""
-        lines = [line for known, line in self._lines if known <= cut]
+    def before(self, cut: Cut) -> Line | None:
+        """Return the line that had disabled gradients when a cut was last met.
+
+        A policy acts without gradients before its loss is computed: the last one is of the loss.
+        """
+        lines = [line for known, line in self._lines if known < cut.met]
         return lines[-1] if lines else None
 
 

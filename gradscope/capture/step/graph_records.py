@@ -320,7 +320,7 @@ class CutFinder:
             position: Position of the graph's records.
             site_of: Returns the index of a line's record.
         """
-        for number, (cut, parameters) in enumerate(self._explained):
+        for cut, parameters in self._explained:
             if parameters:
                 last = next((line for line in parameters.values() if line is not None), None)
                 yield CutRecord(
@@ -337,17 +337,17 @@ class CutFinder:
                     taken_out=cut.taken_out or cut.kind == "read",
                     comes_back=cut.comes_back,
                     straight_through=self._is_straight_through(cut),
-                    disabled=site_of(self._disabling(number, cut)),
+                    disabled=site_of(self._disabling(cut)),
                 )
 
-    def _disabling(self, number: int, cut: Cut) -> Line | None:
+    def _disabling(self, cut: Cut) -> Line | None:
         """Return the line that disabled gradients around a cut: a decorator, or a statement."""
         if cut.kind != "no-grad" or cut.operation == "checkpoint":
             return None
         code = None if cut.line is None else cut.line.code
         if code is not None and _is_decorated(code):
             return Line(code, code.co_firstlineno)
-        return self._capture.switches.before(number)
+        return self._capture.switches.before(cut)
 
     def _is_straight_through(self, cut: Cut) -> bool:
         """Return whether the detached part is replaced, as in `x + (q - x).detach()`.

@@ -97,22 +97,25 @@ class GradientErasedBeforeStep(Rule):
         for group in by_line(affected, lambda window: erasures[window.step.position].site):
             is_error = group.step_count >= self.error_share * group.judged
             passes = [event for event in group.first.events if isinstance(event, BackwardEvent)]
-            is_call = erasures[group.first.step.position].subject != OUTSIDE
-            what = "zero_grad() is called" if is_call else "gradients are set to zero or None"
-            erasing = "call zero_grad()" if is_call else "do it"
+            # The line is not always known where a script writes to the gradients itself.
+            by_hand = erasures[group.first.step.position].subject == OUTSIDE or group.site is None
+            zeroed = "gradients are zeroed by hand" if by_hand else "zero_grad() is called"
             yield self.finding(
                 context,
                 message=(
-                    f"{what} between backward() and step(): {group.text} "
+                    f"{zeroed} between backward() and step(): {group.text} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
                 ),
-                remedy=f"{erasing} before backward(), or after step()",
-                site=group.site,
+                remedy=f"{'zero them' if by_hand else 'call zero_grad()'} before backward(), or "
+                "after step()",
+                site=group.first.step.site if group.site is None else group.site,
                 related=(
                     context.related(passes[-1].site, "the backward whose gradients it erases")
                     if passes
                     else None,
-                    context.related(group.first.step.site, "the step that gets none"),
+                    None
+                    if by_hand
+                    else context.related(group.first.step.site, "the step that gets none"),
                 ),
                 severity="error" if is_error else "warning",
                 parameters=group.parameters,

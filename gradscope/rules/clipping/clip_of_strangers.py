@@ -34,8 +34,9 @@ class ClipOfStrangers(Rule):
         they are a copy, and a warning otherwise. A line is skipped if another line clips the
         stepped parameters, or if all its parameters are frozen and are no copy. A line counts, too,
         if a backward and a step of one optimizer are around its calls, no call clips a gradient of
-        that step, and the clipped gradients are those that another optimizer has used before: a
-        warning, and an error if the norm of one of these steps is above the limit.
+        that step, and the clipped gradients are those that another optimizer has used before, or
+        zeroes before it could use them: a warning, and an error if the norm of one of these steps
+        is above the limit.
 
     How to fix it:
         Pass the parameters that the optimizer holds.

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -52,11 +52,14 @@ class LossScale:
 def step_of_another(context: RuleContext, clip: Clip) -> StepEvent | None:
     """Return the step of another optimizer that a call comes just before; None elsewhere.
 
-    A backward has fed that step since the clipped gradients were used.
+    A backward has fed that step since the clipped gradients were used. If it has also reached the
+    clipped ones, they are zeroed before any step could use them.
     """
-    if clip.event.fresh or clip.step_before is None or not clip.parameters:
+    if clip.step_before is None or not clip.parameters:
         return None
     events = context.shared(Windows).events
+    if clip.event.fresh and not _is_in_vain(clip, events):
+        return None
     passes = events[clip.step_before.position : clip.event.position]
     if not any(isinstance(event, BackwardEvent) for event in passes):
         return None
@@ -67,6 +70,16 @@ def step_of_another(context: RuleContext, clip: Clip) -> StepEvent | None:
         return None
     # A step with clipped gradients has a clip of its own.
     return step if step.fresh and not step.clipped else None
+
+
+def _is_in_vain(clip: Clip, events: Sequence[Event]) -> bool:
+    """Return whether the owner of clipped gradients zeroes them before its next step."""
+    owner = None if clip.step_before is None else clip.step_before.optimizer
+    # At the end of a run nothing uses them any more.
+    return clip.step is None or any(
+        isinstance(event, ZeroEvent) and event.optimizer == owner and event.unspent
+        for event in events[clip.event.position : clip.step.position]
+    )
 
 
 def is_of_trial(context: RuleContext) -> bool:

@@ -30,8 +30,8 @@ class DivergenceSubtracted(Rule):
         The loss is followed with its signs through sums, means, negations and constant factors. It
         contains a positive tensor with a minus, the logarithm of the same tensor with a plus, and a
         square with a minus: these are the terms of a divergence between normal distributions, each
-        with the wrong sign. A single optimizer trains, and does not maximise. There is no
-        threshold.
+        with the wrong sign. The finding points to the minus in front of the whole divergence, if
+        there is one. A single optimizer trains, and does not maximise. There is no threshold.
 
     How to fix it:
         Add the divergence: `reconstruction + beta * kl`, with
@@ -71,7 +71,9 @@ class DivergenceSubtracted(Rule):
         for one in log_scales(context, loss):
             if one.sign > 0 and loss.get(one.scale) == -1:
                 made = context.recording.nodes[one.scale].site
-                site = square.site if made is None else made
+                formula = square.site if made is None else made
+                minus = _minus(context, loss, (one.scale, square.index))
+                site = formula if minus is None else minus
                 yield self.finding(
                     context,
                     message=(
@@ -82,14 +84,29 @@ class DivergenceSubtracted(Rule):
                     "-0.5 * (1 + log_var - mean**2 - log_var.exp())",
                     site=site,
                     related=(
+                        context.related(formula if formula != site else None, "the divergence"),
                         context.related(
-                            square.site if square.site != site else None, "the square of the means"
+                            square.site if square.site not in (site, formula) else None,
+                            "the square of the means",
                         ),
                     ),
                     parameters=sorted(context.parameters_behind([one.scale])),
                     evidence={"divergences_subtracted": 1},
                 )
                 return
+
+
+def _minus(context: RuleContext, loss: Mapping[int, int], terms: tuple[int, int]) -> int | None:
+    """Return the line that subtracts a divergence as a whole; None if its own signs are wrong."""
+    found = [
+        index
+        for index, sign in loss.items()
+        if sign < 0 and all(linear_signs(context, [index]).get(one) == 1 for one in terms)
+    ]
+    nearest = min(found, key=lambda index: context.recording.nodes[index].depth, default=None)
+    users = () if nearest is None else context.users.get(nearest, ())
+    sites = (context.recording.nodes[user].site for user in users if loss.get(user) == 1)
+    return next((site for site in sites if site is not None), None)
 
 
 def _square(context: RuleContext, loss: Mapping[int, int]) -> NodeRecord | None:

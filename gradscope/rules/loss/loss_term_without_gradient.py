@@ -119,6 +119,8 @@ class LossTermWithoutGradient(Rule):
         behind = {one: parameters_behind(context, one) for one in terms if one not in sums}
         if not any(one & run.stepped for one in behind.values()):
             return
+        # Many terms of one sum, such as those of a list of outputs, are behind one cut.
+        found: dict[object, list[tuple[int, frozenset[int], PathCutRecord | None]]] = {}
         for term, parameters in behind.items():
             cut = self._cut_off(context, run, term)
             # Turns of several optimizers may share this line, but not the cut.
@@ -128,7 +130,12 @@ class LossTermWithoutGradient(Rule):
                 run.stepped | at_other_times
             )
             if is_of_inputs or is_of_strangers:
-                yield self._of_a_stranger(context, term, parameters, cut)
+                place = term if cut is None or cut.site is None else (cut.site, bool(parameters))
+                found.setdefault(place, []).append((term, parameters, cut))
+        for alike in found.values():
+            reached = frozenset[int]().union(*(parameters for _, parameters, _ in alike))
+            lines = dict.fromkeys(context.recording.nodes[term].site for term, _, _ in alike)
+            yield self._of_strange_terms(context, len(alike), reached, alike[0][2], tuple(lines))
 
     @staticmethod
     def _cut_off(context: RuleContext, run: Surroundings, term: int) -> PathCutRecord | None:
@@ -143,38 +150,40 @@ class LossTermWithoutGradient(Rule):
             None,
         )
 
-    def _of_a_stranger(
+    def _of_strange_terms(
         self,
         context: RuleContext,
-        term: int,
+        terms: int,
         parameters: frozenset[int],
         cut: PathCutRecord | None,
+        lines: Sequence[int | None],
     ) -> Finding:
-        total = context.recording.nodes[term]
         told = (
             ""
             if cut is None
             else f": {call_of(cut)} cuts it off" + " from those" * bool(parameters)
         )
+        which = "a term of the loss trains" if terms == 1 else f"{terms} terms of the loss train"
+        owner = "its" if terms == 1 else "their"
         return self.finding(
             context,
             message=(
-                "a term of the loss trains nothing: its gradient reaches "
+                f"{which} nothing: {owner} gradient reaches "
                 + (
                     f"{counted(len(parameters), 'parameter')}, and the step after it updates others"
                     if parameters
                     else "no parameter, only an input"
                 )
-                + told
+                + (told if terms == 1 else told.replace("cuts it off", "cuts them off"))
             ),
             remedy=_remedy(cut)
             if cut is not None
             else "compute this term from the parameters that this optimizer steps",
-            site=total.site if cut is None else cut.site,
-            related=(context.related(total.site, "the term"),) if cut is not None else (),
+            site=lines[0] if cut is None else cut.site,
+            related=[context.related(one, "the term") for one in lines] if cut is not None else (),
             parameters=sorted(parameters),
-            evidence={"parameters_reached": len(parameters), "updated": 0},
-            count=len(parameters),
+            evidence={"terms": terms, "parameters_reached": len(parameters), "updated": 0},
+            count=max(1, len(parameters)),
         )
 
     def _of_other_networks(

@@ -137,8 +137,12 @@ class FrozenHead(Rule):
     ) -> Finding:
         record = context.recording.modules[head.module]
         others = len(layers) - 1
-        made = context.site(record.site if replaced is None else replaced.site)
-        freezes = _freeze(context, made)
+        # A layer that is no part of another module was registered nowhere; its weight was.
+        sites = [record.site, *(owned.site for owned in layers[head.module])]
+        place = next((site for site in sites if site is not None), None)
+        made = context.site(place if replaced is None else replaced.site)
+        is_made_frozen = made is not None and "requires_grad" in made.source
+        freezes = None if is_made_frozen else _freeze(context, made)
         trained = sum(p.requires_grad for p in context.recording.parameters)
         which = f"{record.path}, the layer that feeds the loss,"
         how = "was replaced and then frozen" if replaced is not None else "is frozen"
@@ -150,7 +154,11 @@ class FrozenHead(Rule):
             ),
             remedy=f"call `{record.path}.requires_grad_(True)` after freezing the rest",
             site=freezes or made,
-            related=(context.related(made, f"{record.path} is made here") if freezes else None,),
+            related=(
+                context.related(made, f"{record.path} is made here")
+                if freezes not in (None, made)
+                else None,
+            ),
             parameters=[parameter.index for parameter in layers[head.module]],
             evidence={
                 "frozen_other_layers": frozen,

@@ -1,12 +1,13 @@
 """GS213: two parameters that were meant as one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Reach
 from gradscope.frozen import dataclass
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -58,33 +59,44 @@ class TiedWeightsApart(Rule):
     needs: ClassVar[Needs] = (probe_ran("twins"),)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every pair."""
+        """Yield a finding for every pair, and one for the shared weights of a line or a layer."""
+        shared: dict[int | None, list[TwinRecord]] = {}
         for twin in context.recording.evidence_of(TwinRecord):
             if twin.alike == "target":
                 continue  # only one of them is trained
             if twin.alike == "modules":
                 yield from self._of_branches(context, twin)
-                continue
-            first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
-            position = second.site if twin.site is None else twin.site
-            yield self.finding(
-                context,
-                message=_message(twin, first.name, second.name),
-                remedy="tie the parameters: " + _tie(first.name, second.name),
-                site=position,
-                related=[
-                    context.related(record.site, f"{record.name} is made here")
-                    for record in (first, second)
-                    if record.site != position
-                ],
-                parameters=(twin.first, twin.second),
-                evidence={
-                    "alike": twin.alike,
-                    "first_gradient_norm": _norm(context, twin.first),
-                    "second_gradient_norm": _norm(context, twin.second),
-                },
-                count=2,
-            )
+            elif twin.alike == "storage":
+                shared.setdefault(_position(context, twin), []).append(twin)
+            else:
+                yield self._of_parameters(context, [twin])
+        for twins in shared.values():
+            yield self._of_parameters(context, twins)
+
+    def _of_parameters(self, context: RuleContext, twins: Sequence[TwinRecord]) -> Finding:
+        """Return the finding for pairs of parameters, of which the first is told."""
+        twin = twins[0]
+        first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
+        position = _position(context, twin)
+        parameters = sorted({index for one in twins for index in (one.first, one.second)})
+        return self.finding(
+            context,
+            message=_message(twin, first.name, second.name, len(twins) - 1),
+            remedy="tie the parameters: " + _tie(first.name, second.name),
+            site=position,
+            related=[
+                context.related(record.site, f"{record.name} is made here")
+                for record in (first, second)
+                if record.site != position
+            ],
+            parameters=parameters,
+            evidence={
+                "alike": twin.alike,
+                "first_gradient_norm": _norm(context, twin.first),
+                "second_gradient_norm": _norm(context, twin.second),
+            },
+            count=len(parameters),
+        )
 
     def _of_branches(self, context: RuleContext, twin: TwinRecord) -> Iterator[Finding]:
         """Yield the finding for two copies of a module whose outputs are compared."""
@@ -119,11 +131,18 @@ class TiedWeightsApart(Rule):
         )
 
 
-def _message(twin: TwinRecord, first: str, second: str) -> str:
+def _position(context: RuleContext, twin: TwinRecord) -> int | None:
+    """Return the line that made two parameters alike, or the one that made the second."""
+    second = context.recording.parameters[twin.second]
+    return second.site if twin.site is None else twin.site
+
+
+def _message(twin: TwinRecord, first: str, second: str, further: int) -> str:
     if twin.alike == "storage":
+        more = f", like {counted(further, 'further pair')}," if further else ""
         return (
-            f"{first} and {second} share memory but are two parameters: each gets only a part of "
-            "the gradient"
+            f"{first} and {second} share memory{more} but are two parameters: each gets only a "
+            "part of the gradient"
         )
     if twin.alike == "replaced":
         return (

@@ -91,7 +91,8 @@ class ZeroGradient(Rule):
 
     When it may be wrong:
         A batch without examples for a branch looks the same. It is a note for experts next to
-        others that learn, and for a loss of zero whose margin is kept or that training has reached.
+        others that learn, and for a loss of zero whose margin is kept or that training has reached;
+        a warning if nothing at all learns in any step of a run.
         For a batch of a single example it is at most a warning if another example may open the
         path. The rule skips rows of embeddings, experts without a row, biases whose parts cancel,
         and weights that meet only zeros in the data.
@@ -281,8 +282,10 @@ class ZeroGradient(Rule):
 
     def _severity(self, context: RuleContext, end: DeadEnd, share: float) -> Severity:
         # What is no mistake by its kind is a note, however much of the model it holds.
-        if _is_left_out(context, end) or _is_satisfied(context, end):
+        if _is_left_out(context, end):
             return "note"
+        if _is_satisfied(context, end):
+            return "warning" if _never_learns(context) else "note"
         if _is_always_one(context, end):
             return "error"
         flat = _is_flat_output(context, end)
@@ -389,6 +392,12 @@ def _is_satisfied(context: RuleContext, end: DeadEnd) -> bool:
         return False
     has_learned = context.run is not None and context.run.learning.issuperset(end.parameters)
     return has_learned or end.node.operation.startswith(FLOORS)
+
+
+def _never_learns(context: RuleContext) -> bool:
+    """Return whether no parameter gets more than zeros in any step of a run of several."""
+    run = context.run
+    return run is not None and len(context.probes) > 1 and not run.learning
 
 
 def _lost_to_derivative(context: RuleContext) -> tuple[int, ...]:

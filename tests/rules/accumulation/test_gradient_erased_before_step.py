@@ -244,8 +244,21 @@ def told_by_hand(folder, before, behind):
 def test_gradients_that_a_script_erases_itself_are_an_error_at_its_line(tmp_path, erasure):
     (found,) = told_by_hand(tmp_path, "pass", erasure)
     assert (found.severity, found.location.source) == ("error", erasure)
-    assert found.message.startswith("gradients are set to zero or None between backward()")
+    assert found.message.startswith("gradients are zeroed by hand between backward()")
 
 
 def test_gradients_that_a_script_clears_before_the_backward_are_fine(tmp_path):
     assert told_by_hand(tmp_path, ERASURES[0], "pass") == []
+
+
+def test_gradients_that_are_zeroed_by_hand_are_shown_at_the_step():
+    run = Run()
+    weights = run.model("model", 4)
+    adam = run.optimizer(weights, "Adam")
+    for _ in range(6):
+        run.step(adam, line=12)
+        run.backward(weights, line=13)
+        run.zero(weights, line=None)
+    (found,) = run.findings("GS302")
+    assert (found.location.line, "by hand" in found.message) == (12, True)
+    assert [position.line for position in found.related] == [13]

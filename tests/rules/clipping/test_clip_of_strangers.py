@@ -119,3 +119,35 @@ def test_clip_of_the_stepped_network_is_right(clipped):
 def test_share_of_calls_before_the_step_of_another(right, is_found):
     run = actor_and_critic("actor", steps=20, right=right)
     assert bool(run.findings("GS411")) == is_found
+
+
+def weights_and_choices(clipped, *, zeroed, steps=8):
+    """Train two parts in turn by a loss of both; before the step of one, a part is clipped."""
+    run = ClippedRun()
+    parts = {"weights": run.model("net", 2), "choices": run.model("alphas", 2)}
+    of_weights, of_choices = (run.optimizer(parts[name]) for name in ("weights", "choices"))
+    for _ in range(steps):
+        if zeroed:
+            run.zero(of_choices, line=30)
+        run.backward((*parts["weights"], *parts["choices"]), line=31)
+        run.step(of_choices, line=33)
+        run.zero(of_weights)
+        run.backward((*parts["weights"], *parts["choices"]), size=5.0)
+        for name in clipped:
+            run.clip(parts[name], 1.0)
+        run.step(of_weights)
+    return run
+
+
+def test_clip_of_gradients_that_are_zeroed_unused():
+    found = weights_and_choices(["choices"], zeroed=True).said_by("GS411")
+    assert [(one.severity, one.location.line) for one in found] == [("error", CLIP)]
+
+
+@pytest.mark.parametrize("clipped", [["weights"], ["choices", "weights"]])
+def test_clip_that_has_the_stepped_part_is_right(clipped):
+    assert not weights_and_choices(clipped, zeroed=True).said_by("GS411")
+
+
+def test_clip_of_gradients_that_their_owner_uses_later_is_no_clip_of_strangers():
+    assert not weights_and_choices(["choices"], zeroed=False).said_by("GS411")

@@ -48,7 +48,13 @@ def of_distributions(mean, log_var):
     return kl_divergence(Normal(mean, torch.exp(0.5 * log_var)), prior).sum(1).mean()
 
 
-DIVERGENCES = (of_sum, of_terms, of_distributions)
+def of_two_scales(mean, log_var):
+    of_prior = torch.zeros(3)
+    square = (log_var.exp() + (mean - of_prior) ** 2) / (2 * of_prior.exp())
+    return (of_prior / 2 - log_var / 2 + square - 0.5).sum(1).mean()
+
+
+DIVERGENCES = (of_sum, of_terms, of_distributions, of_two_scales)
 
 
 @pytest.mark.parametrize("divergence", some_on_push(DIVERGENCES, 2))
@@ -61,6 +67,20 @@ def test_a_divergence_that_is_subtracted_is_an_error(divergence, reconstruction)
 @pytest.mark.parametrize("divergence", some_on_push(DIVERGENCES, 2))
 def test_a_divergence_that_is_added_is_fine(divergence):
     assert not told(divergence, 1)
+
+
+@pytest.mark.parametrize("divergence", [of_sum, of_two_scales])
+def test_it_is_found_at_the_minus(divergence):
+    (found,) = told(divergence, -1)
+    assert found.location.source.endswith("else error - 0.3 * beside")
+
+
+def test_own_signs_are_found_at_the_divergence():
+    def of_wrong_signs(mean, log_var):
+        return 0.5 * (1 + log_var - mean.pow(2) - log_var.exp()).sum(1).mean()
+
+    (found,) = told(of_wrong_signs, 1)
+    assert "log_var.exp()" in found.location.source
 
 
 def test_an_optimizer_that_maximises_is_fine():

@@ -544,3 +544,55 @@ def test_term_of_choices_that_also_index_is_told(findings_of, balance, expected)
 
     found = told(findings_of(Routed(), (X, Y), loss))
     assert len(found) == expected
+
+
+class Scales(nn.Module):
+    """Two critics of the same input."""
+
+    def __init__(self):
+        super().__init__()
+        self.critics = nn.ModuleList(network() for _ in range(2))
+
+    def forward(self, x):
+        return [critic(x) for critic in self.critics]
+
+
+def scored_together(critics, fake):
+    return sum(-score.mean() for score in critics(fake.detach()))
+
+
+def scored_apart(critics, fake):
+    first = -critics.critics[0](fake.detach()).mean()
+    second = -critics.critics[1](fake.detach()).mean()
+    return first + second
+
+
+def scored_with_a_gradient(critics, fake):
+    return sum(-score.mean() for score in critics(fake))
+
+
+@pytest.mark.parametrize(
+    ("scored", "terms"),
+    [(scored_together, [2]), (scored_apart, [1, 1]), (scored_with_a_gradient, [])],
+)
+def test_terms_behind_one_cut_are_one_finding(tmp_path, scored, terms):
+    torch.manual_seed(0)
+    generator, critics = network(6), Scales()
+    of_generator = torch.optim.SGD(generator.parameters(), lr=0.05)
+    of_critics = torch.optim.SGD(critics.parameters(), lr=0.05)
+
+    def train():
+        for _ in range(8):
+            fake = generator(X)
+            of_critics.zero_grad()
+            loss = sum((1 - score).square().mean() for score in critics(Y + X))
+            loss = loss + sum(score.square().mean() for score in critics(fake.detach()))
+            loss.backward()
+            of_critics.step()
+            of_generator.zero_grad()
+            loss = functional.l1_loss(fake, X + 1) + scored(critics, fake)
+            loss.backward()
+            of_generator.step()
+
+    told = [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS704"]
+    assert [dict(one.evidence)["terms"] for one in told] == terms

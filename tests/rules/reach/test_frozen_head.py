@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.rules import watching
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -216,3 +217,33 @@ def test_frozen_centres_of_a_loss_are_healthy(findings_of, returns_loss):
 
     findings = findings_of(Model(), (X, CLASSES), loss, probe_steps=0)
     assert ("GS214" in codes(findings)) is not returns_loss
+
+
+class Centres(nn.Module):
+    """Cosines to a vector for each class."""
+
+    def __init__(self, *, learn):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 8), requires_grad=learn)
+
+    def forward(self, x):
+        return 10 * functional.linear(functional.normalize(x), functional.normalize(self.weight))
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_a_head_beside_the_model_is_shown_where_its_weight_is_made(tmp_path, learn):
+    def train():
+        torch.manual_seed(0)
+        model, head = stack(), Centres(learn=learn)
+        model[-1] = nn.Linear(8, 8)
+        optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            functional.cross_entropy(head(model(X)), CLASSES).backward()
+            optimizer.step()
+
+    told = [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS214"]
+    assert len(told) == (not learn)
+    for one in told:
+        assert "requires_grad=learn" in one.location.source
+        assert not one.related

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.nightly import some_on_push
+from tests.rules import watching
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -566,3 +567,41 @@ def test_weights_that_learn_and_are_written_elsewhere_too_are_healthy(findings_o
     batch = torch.randn(16, 8), torch.arange(16) % 4
     found = findings_of(Averaged(), batch, functional.cross_entropy)
     assert [one.rule for one in found if one.severity != "note"] == []
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = layers(8, 8), nn.Linear(8, 4)
+
+    def probabilities(self, x):
+        return self.head(self.body(x)).softmax(1)
+
+
+def test_of_several_blocks_without_gradients_the_last_is_shown(tmp_path):
+    torch.manual_seed(0)
+    policy, temperature = Policy(), nn.Parameter(torch.zeros(()))
+    optimizer = torch.optim.SGD([*policy.parameters(), temperature], lr=0.1)
+    value = torch.randn(16, 4)
+
+    def act():
+        with torch.no_grad():
+            return policy.probabilities(X).multinomial(1)
+
+    def loss():
+        with torch.no_grad():  # of the loss
+            chances = policy.probabilities(X)
+        entropy = -(chances * chances.log()).sum(1)
+        return (-(chances * value).sum(1) - temperature.exp() * entropy).mean()
+
+    def train():
+        for _ in range(6):
+            act()
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+
+    told = [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS201"]
+    shown = [position.source for one in told for position in one.related]
+    assert "with torch.no_grad():  # of the loss" in shown
+    assert "with torch.no_grad():" not in shown

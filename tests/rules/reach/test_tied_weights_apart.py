@@ -223,3 +223,38 @@ def test_replaced_embedding_leaves_the_head_tied_to_the_one_before(tmp_path, cha
     if told:
         assert told[0].severity == "warning"
         assert told[0].location.source == "model.embedding = nn.Embedding(14, 6)"
+
+
+def share_both(model):
+    other = nn.Linear(6, 6)
+    for own, taken in zip(model.body.parameters(), other.parameters(), strict=True):
+        taken.data = own.data
+    model.after = other
+
+
+def share_with_two(model):
+    model.after = nn.Linear(6, 6, bias=False)
+    layers = ((model.body, model.after), (model.embedding, model.head))
+    for own, taken in ((one.weight, other.weight) for one, other in layers):
+        taken.data = own.data
+
+
+@pytest.mark.parametrize(("share_all", "count"), [(share_both, 1), (share_with_two, 2)])
+def test_weights_of_one_layer_that_share_memory_are_one_finding(tmp_path, share_all, count):
+    class Twice(Language):
+        def forward(self, tokens):
+            return self.head(self.after(torch.tanh(self.body(self.embedding(tokens)))))
+
+    def train():
+        model, tokens = Twice(), torch.arange(12)
+        share_all(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(tokens), tokens.roll(1)).backward()
+            optimizer.step()
+
+    told = [one for one in findings_of(train, tmp_path) if one.rule == "GS213"]
+    assert len(told) == count
+    assert sum(len(one.parameters) for one in told) == 4
+    assert ("1 further pair" in told[0].message) == (count == 1)

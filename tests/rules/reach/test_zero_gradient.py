@@ -13,6 +13,7 @@ from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
+from tests.rules import watching
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -317,6 +318,30 @@ def test_margin_that_is_kept_is_a_note(findings_of):
 
     found = only(findings_of(layers(8, 4), (X, CLASSES), hinge), "GS204")
     assert (found.severity, len(found.parameters)) == ("note", 4)
+
+
+def hinged(tmp_path, margin):
+    """Train with a hinge, and return the levels of what is said of zero gradients."""
+    torch.manual_seed(0)
+    model = layers(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+
+    def train():
+        for _ in range(12):
+            optimizer.zero_grad()
+            loss = functional.relu(model(X).square().sum(1) + margin).mean()
+            loss.backward()
+            optimizer.step()
+
+    return [one.severity for one in watching.findings_of(train, tmp_path) if one.rule == "GS204"]
+
+
+def test_a_hinge_that_is_zero_in_every_step_of_a_run_is_a_warning(tmp_path):
+    assert hinged(tmp_path, -100) == ["warning"]
+
+
+def test_a_hinge_that_training_has_satisfied_is_at_most_a_note(tmp_path):
+    assert set(hinged(tmp_path, -0.02)) <= {"note"}
 
 
 @pytest.fixture(scope="module")

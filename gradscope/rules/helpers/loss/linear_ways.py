@@ -93,18 +93,18 @@ def _sign_beside_data(context: RuleContext, node: NodeRecord, given: int) -> int
 
 
 def _sign_in_difference(before: ForwardStat, after: ForwardStat) -> int:
-    """Return 1 if a constant was subtracted; 0 if the tensor may be what was subtracted from it.
+    """Return 1 if a constant was subtracted, -1 if the tensor was, from a constant, 0 if unknown.
 
     Both give the same range. A log-likelihood, which is negative before and after, is no remainder,
-    and the constant of one of the two is more likely a number of two decimals, such as 1.
+    and the constant of one of the two is more likely a number of two decimals, such as 0 or 1.
     """
     scale = _TOLERANCE * max(1e-12, *map(abs, (*_ends(before), *_ends(after))))
     low, high = (a - b for a, b in zip(_ends(before), _ends(after), strict=True))
     if abs(low - high) > scale:
         return 0
-    is_negative = before.maximum <= 0 and after.maximum <= 0
-    is_number = _is_short(low) and not _is_short(before.minimum + after.maximum)
-    return int(is_negative or abs(low) <= scale or is_number)
+    if (before.maximum <= 0 and after.maximum <= 0) or abs(low) <= scale:
+        return 1
+    return int(_is_short(low)) - int(_is_short(before.minimum + after.maximum))
 
 
 def _is_short(number: float) -> bool:
