@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gradscope.cli import options
-from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
@@ -22,6 +21,7 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.rank_recordings import are_recordings, loaded_job, recording_paths
 from gradscope.cli.running import judged_job, settings_of, typed_command
+from gradscope.cli.streams import make_console
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.frozen import dataclass

@@ -7,8 +7,7 @@ from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.recording.batches.event_batches import EventBatches
-from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.event_batches import EventBatches
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
@@ -17,6 +16,8 @@ from gradscope.recording.evidence.training import (
     LibraryCall,
     RoundedUpdate,
     RunEnding,
+    SourceRecord,
+    StatementRecord,
     TrainedOptimizer,
     TrainerArgument,
     WatchCost,

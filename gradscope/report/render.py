@@ -82,11 +82,11 @@ def rendered(
             details = None if manner.is_brief else subject.details
             return render_concise(document, None if details is None else details())
         case "json":
-            from gradscope.report.json.text import object_text
+            from gradscope.report.json.shape import object_text
 
             return object_text(subject.whole())
         case "jsonl":
-            from gradscope.report.json.text import lines_of, lines_text
+            from gradscope.report.json.shape import lines_of, lines_text
 
             return lines_text(lines_of(subject.whole(), subject.line_kinds))
         case "markdown":
@@ -272,7 +272,7 @@ def render_check(
         console: Decides width, colour and characters of `full`.
         manner: How it is written.
     """
-    from gradscope.report.check.document import check_document
+    from gradscope.report.check_document import check_document
     from gradscope.report.json.check import LINES, check_object
 
     return rendered(
@@ -337,7 +337,7 @@ def together(reports: Sequence[Report]) -> CheckResult:
 
 def finding_lines(result: CheckResult) -> list[str]:
     """Return the findings that count, a line each, for a terminal beside a report in a file."""
-    from gradscope.report.check.document import check_document
+    from gradscope.report.check_document import check_document
     from gradscope.report.formats.concise import concise_findings
 
     return concise_findings(check_document(result, _CONCISE_WIDTH, is_brief=True))

@@ -8,7 +8,7 @@ from torch import nn
 
 from gradscope.integrations import pytest_plugin
 from gradscope.integrations.check_events import listening
-from gradscope.report.failure import failure_text
+from gradscope.report.brief import failure_text
 from gradscope.testing import UnhealthyGradientsError, assert_gradients_healthy
 from tests.nightly import some_on_push
 

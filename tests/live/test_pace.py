@@ -1,6 +1,6 @@
 """How often a display is drawn, and a run is judged."""
 
-from gradscope.export.live.pace import Pace
+from gradscope.export.live_metrics import Pace
 
 
 class Clock:

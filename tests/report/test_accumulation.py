@@ -17,9 +17,9 @@ from gradscope.recording.evidence.batches import (
 )
 from gradscope.recording.finding import UNJUDGED
 from gradscope.report.accumulation import Accumulation, headline, off, remarks
-from gradscope.report.check.phrasing import remarks as check_remarks
+from gradscope.report.check_document import remarks as check_remarks
 from gradscope.report.json.report import render_json, report_lines
-from gradscope.report.json.text import lines_text
+from gradscope.report.json.shape import lines_text
 from gradscope.report.render import render
 from gradscope.session.report import Report
 from tests.report.test_json_format import SCHEMA, valid

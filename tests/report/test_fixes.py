@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.fixes.proposing import Proposals
-from gradscope.report.fixes import render_fixes
+from gradscope.report.findings import render_fixes
 from gradscope.report.formats.concise import concise_findings
 from gradscope.report.inspection import inspection_document
 from gradscope.report.render import render

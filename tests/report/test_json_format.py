@@ -9,7 +9,7 @@ from gradscope.recording.finding import Finding, RelatedLocation, Verdict
 from gradscope.recording.records import Site
 from gradscope.recording.store import load_recording
 from gradscope.report.json.report import render_json, report_lines
-from gradscope.report.json.text import lines_text
+from gradscope.report.json.shape import lines_text
 from gradscope.session.report import Report
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())

@@ -12,7 +12,7 @@ from torch.nn import functional
 from gradscope.analysis.report import Report
 from gradscope.report.json.report import render_json, report_lines
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.report.test_attention import Mixed, trained
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 
 NET = "model = nn.Linear(3, 1)\nbatch = torch.ones(2, 3)\n"
 OTHER = "torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1)"

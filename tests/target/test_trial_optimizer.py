@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target.loading import target_from_objects
 from gradscope.target.notation import OPTIMIZERS
-from gradscope.target.objects import target_from_objects
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
 

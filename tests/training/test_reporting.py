@@ -13,12 +13,12 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.finding_phrasing import training_text
 from gradscope.report.json.report import render_json, report_lines
-from gradscope.report.json.text import lines_text
+from gradscope.report.json.shape import lines_text
 from gradscope.report.render import render
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record
 from gradscope.session.report import Report
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.report.test_json_format import valid
 from tests.training.looping import watched

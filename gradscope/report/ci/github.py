@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.check.results import CheckResult
 from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import SEVERITIES, Severity
-from gradscope.report.check.phrasing import closing_text
+from gradscope.report.check_document import closing_text
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
-from gradscope.report.check.phrasing import (
+from gradscope.report.check_document import (
     closing_text,
     found_text,
     measured_text,

@@ -42,10 +42,9 @@ from gradscope.report.document import (
     Word,
     section,
 )
-from gradscope.report.finding_phrasing import found_text
+from gradscope.report.finding_phrasing import found_text, next_of_report
 from gradscope.report.findings import findings_of
 from gradscope.report.inspection import header_of
-from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.strips import LABEL, Scale, layout_for
 

@@ -55,8 +55,8 @@ from gradscope.report.document import (
     more,
     section,
 )
+from gradscope.report.finding_phrasing import next_of_comparison
 from gradscope.report.findings import finding_block
-from gradscope.report.next_command import next_of_comparison
 from gradscope.report.number_format import figure
 from gradscope.report.run.phrasing import course_text
 from gradscope.report.strips import Scale, layout_for

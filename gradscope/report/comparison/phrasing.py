@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from gradscope.analysis.training_run import steps_text
-from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.comparison import Comparison, Difference
 from gradscope.comparison.curves import ComparedCurve, Parting
-from gradscope.comparison.differences import Difference
 from gradscope.comparison.findings import ComparedFinding, Standing
 from gradscope.comparison.matching import Renaming
 from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, share_off
@@ -16,9 +15,8 @@ from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, letter_of
 from gradscope.phrasing import counted, literal, short
 from gradscope.recording.finding import SEVERITIES
-from gradscope.report.number_format import figure
+from gradscope.report.number_format import figure, folded_names
 from gradscope.report.page import UNICODE
-from gradscope.report.parameter_names import folded_names
 
 _TWICE = 1.0
 """Relative increase above which a change is written as a factor."""

@@ -1,6 +1,7 @@
-"""A graph in one of its output formats."""
+"""The output formats of a graph, and a graph in one of them."""
 
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.analysis.report import Report
@@ -8,7 +9,6 @@ from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.report.graph.formats import GraphFormat
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
@@ -18,6 +18,41 @@ from gradscope.report.html.phrasing import texts_of
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+GraphFormat = Literal["text", "dot", "mermaid", "json", "svg", "html"]
+
+ENDINGS: dict[str, GraphFormat] = {
+    ".txt": "text",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".json": "json",
+    ".svg": "svg",
+    ".html": "html",
+    ".htm": "html",
+}
+
+
+def graph_format(chosen: GraphFormat | None, file: str) -> GraphFormat:
+    """Return the chosen format, otherwise that of the file's extension; `-` gets text.
+
+    Raises:
+        GradscopeError: The ending is that of no format.
+    """
+    if chosen is not None:
+        return chosen
+    if file == "-":
+        return "text"
+    found = ENDINGS.get(PurePath(file).suffix.lower())
+    if found is None:
+        endings = ", ".join(ending for ending in ENDINGS if ending not in (".gv", ".mermaid"))
+        raise GradscopeError(
+            f"`{file}` has an unsupported graph format",
+            help=f"use one of {endings}, or add --output-format",
+        )
+    return found
 
 
 def render_graph_page(report: Report, module: str | None) -> str:
@@ -82,7 +117,7 @@ def render_graph(
                 render_graph_text(report, options, console)
             return RenderedGraph(text=capture.get().rstrip("\n"))
         case "json":
-            from gradscope.report.graph.json_format import render_graph_json
+            from gradscope.report.graph.languages import render_graph_json
 
             whole = replace(options, has_views=True, folds_repeats=False)
             part = graph_part(report, whole)
@@ -100,11 +135,11 @@ def render_graph(
 def _drawn(graph_format: Literal["dot", "mermaid", "svg"], part: GraphPart, name: str) -> str:
     match graph_format:
         case "dot":
-            from gradscope.report.graph.dot import render_dot
+            from gradscope.report.graph.languages import render_dot
 
             return render_dot(part)
         case "mermaid":
-            from gradscope.report.graph.mermaid import render_mermaid
+            from gradscope.report.graph.languages import render_mermaid
 
             return render_mermaid(part)
         case "svg":

@@ -20,8 +20,8 @@ from gradscope.errors import ExitCode
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
-from gradscope.report.check.document import OUTCOMES
-from gradscope.report.check.phrasing import (
+from gradscope.report.check_document import (
+    OUTCOMES,
     closing_text,
     failure_text,
     found_text,

@@ -11,8 +11,7 @@ from gradscope.report.attention import attention_sections
 from gradscope.report.document import Fact, Facts, FindingBlock, Section
 from gradscope.report.finding_phrasing import fix_text, guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
-from gradscope.report.inspection import header_of, parameters_line, summary_facts
-from gradscope.report.overfitting import overfit_sections
+from gradscope.report.inspection import header_of, overfit_sections, parameters_line, summary_facts
 from gradscope.report.run.document import part_text
 
 _WIDTH = 100

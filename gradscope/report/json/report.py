@@ -12,8 +12,7 @@ from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.rows import OtherStep as OtherStepRow
 from gradscope.recording.records import EventRecord, NodeKind, Reach, Site
 from gradscope.report.accumulation import Accumulation as AccumulationFacts
-from gradscope.report.json.accumulation import Accumulation
-from gradscope.report.json.attention import Experts, Logits
+from gradscope.report.finding_phrasing import next_of_report
 from gradscope.report.json.clipping import Clipping
 from gradscope.report.json.parts import (
     Environment,
@@ -25,11 +24,19 @@ from gradscope.report.json.parts import (
     Summary,
     Where,
 )
-from gradscope.report.json.ranks import Ranks
 from gradscope.report.json.run import TrainingRun, Window
-from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Positive, Shape
-from gradscope.report.json.text import lines_of, object_text
-from gradscope.report.next_command import next_of_report
+from gradscope.report.json.sections import Accumulation, Experts, Logits, Ranks
+from gradscope.report.json.shape import (
+    INLINE,
+    Count,
+    Named,
+    Object,
+    Of,
+    Positive,
+    Shape,
+    lines_of,
+    object_text,
+)
 
 
 def _still(found: OverfitFacts, report: Report) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.cli.console import make_console
+from gradscope.cli.streams import make_console
 from gradscope.report.graph.labels import vertex_text
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.render import render_graph

@@ -12,7 +12,7 @@ from gradscope.capture.observed_calls import Args, Kwargs, Observer
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import edges
-from gradscope.capture.step.losses.position_mixing import (
+from gradscope.capture.step.sequences.positions import (
     FUSED,
     PRODUCTS,
     WHOLE,

@@ -10,22 +10,20 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.reach.fixes.missing_parts import is_known, with_missing
-from gradscope.source_edits.made_optimizers import (
+from gradscope.source_edits.calls import without_argument
+from gradscope.source_edits.optimizers import (
     Lines,
     added_behind,
+    given_parameters,
     made_again,
     made_behind,
-    restored,
-    stacked_values,
-)
-from gradscope.source_edits.optimizers import (
-    given_parameters,
     optimizer_call,
     owner_of_all,
     resolved,
+    restored,
+    stacked_values,
     summands,
 )
-from gradscope.source_edits.removed_operations import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
 from gradscope.source_edits.variables import names_in
 
