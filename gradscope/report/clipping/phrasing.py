@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clipping.limits import SHARES, Advice, Distribution
+from gradscope.analysis.clipping.limits import ENOUGH, FLAT, SHARES, Advice, Distribution
 from gradscope.analysis.clipping.sections import Contribution, Section
 from gradscope.phrasing import counted, literal, times_text
 from gradscope.recording.evidence.training import ClipMethod, ClipTrial
@@ -46,8 +46,12 @@ def spread_phrase(found: Distribution) -> Iterator[tuple[str, str]]:
     """Yield quantiles by name: `least`, `25 %`, `median` and so on."""
     yield "least", figure(found.least)
     for share, value in zip(SHARES, found.quantiles, strict=True):
-        yield "median" if share == 0.5 else f"{literal(100 * share)} %", figure(value)
+        yield _quantile(share), figure(value)
     yield "largest", figure(found.greatest)
+
+
+def _quantile(share: float) -> str:
+    return "median" if share == 0.5 else f"{literal(100 * share)} %"
 
 
 def headline(section: Section) -> str:
@@ -113,16 +117,13 @@ def rate_text(section: Section) -> str:
 def advice_text(advice: Advice) -> Iterator[str]:
     """Yield the reasoning behind the recommended limit, sentence by sentence."""
     level = advice.level
-    names = {0.5: "median"}
     quantiles = ", ".join(
-        f"{names.get(share, f'{literal(100 * share)} %')} {figure(value)}"
-        for share, value in advice.quantiles
+        f"{_quantile(share)} {figure(value)}" for share, value in advice.quantiles
     )
-    deviation = figure(1.4826 * level.deviation)
     rule = (
-        f"the median {figure(level.median)} plus three deviations of {deviation}"
+        f"the median {figure(level.median)} plus three deviations of {figure(level.spread)}"
         if level.deviation
-        else f"1.5 times the median {figure(level.median)}"
+        else f"{literal(FLAT)} times the median {figure(level.median)}"
     )
     yield (
         f"auto is {literal(advice.limit)}: {rule}, both robust to outliers. "
@@ -131,8 +132,8 @@ def advice_text(advice: Advice) -> Iterator[str]:
     )
     if level.settled:
         yield atypical_text(advice)
-    if level.count < 100:
-        yield (f"{counted(level.count, 'step')} are too few to judge outliers: use 100 or more")
+    if level.count < ENOUGH:
+        yield f"{counted(level.count, 'step')} are too few to judge outliers: use {ENOUGH} or more"
 
 
 def atypical_text(advice: Advice) -> str:

@@ -34,7 +34,6 @@ from gradscope.report.json.shape import (
     Of,
     Positive,
     Shape,
-    lines_of,
     object_text,
 )
 
@@ -347,11 +346,6 @@ LINES: Mapping[str, str] = {
 def report_object(report: Report) -> Object:
     """Return the whole report."""
     return Whole.write(report, report)
-
-
-def report_lines(report: Report) -> Iterator[tuple[str, Object]]:
-    """Yield its parts, each object after its kind."""
-    return lines_of(report_object(report), LINES)
 
 
 def render_json(report: Report) -> str:

@@ -152,7 +152,7 @@ def _completed(source: SourceFile, finding: Finding, context: RuleContext) -> It
         yield source.edits({owner: cst.parse_expression(intended)})
         return
     if isinstance(owner, cst.Attribute) and _are_all(finding, context):
-        yield source.edits({owner: _root(source, owner)})
+        yield source.edits({owner: _root(owner)})
     elif given is not None and call is not None and owner is None:
         if dict(finding.evidence)["unfrozen_later"]:
             yield source.edits(_unfiltered(source, given))
@@ -236,7 +236,7 @@ def _listed(parameters: cst.BaseExpression, *, is_list: bool) -> cst.BaseExpress
     return made if is_list else parameters
 
 
-def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:
+def _root(owner: cst.Attribute) -> cst.BaseExpression:
     """Return the object of the model: `model` of `model.head`, `self.model` of `self.model.head`.
 
     A model of `self` is an attribute of it.
@@ -247,7 +247,6 @@ def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:
         if isinstance(inner, cst.Name) and inner.value == "self":
             return node
         node = inner
-    del source
     return node
 
 
