@@ -12,13 +12,14 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.check.results import Failure
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
-from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.document import (
     Document,
     Findings,
     Note,
     more,
 )
+from gradscope.report.documents.accumulation import Accumulation, headline
+from gradscope.report.documents.run_phrasing import run_text
 from gradscope.report.finding_phrasing import (
     guess_warning,
     level_counts,
@@ -31,7 +32,6 @@ from gradscope.report.formats.concise import finding_line
 from gradscope.report.formats.text import finding_parts
 from gradscope.report.number_format import figure, number
 from gradscope.report.page import ASCII, UNICODE, Page, Trimmed, in_ascii
-from gradscope.report.run.phrasing import run_text
 
 _EXTREMES_SHOWN = 3
 

@@ -16,8 +16,8 @@ from gradscope.recording.evidence.batches import (
     MicroBatchRecord,
 )
 from gradscope.recording.finding import UNJUDGED
-from gradscope.report.accumulation import Accumulation, headline, off, remarks
-from gradscope.report.check_document import remarks as check_remarks
+from gradscope.report.documents.accumulation import Accumulation, headline, off, remarks
+from gradscope.report.documents.check import remarks as check_remarks
 from gradscope.report.json.report import LINES, render_json, report_object
 from gradscope.report.json.shape import lines_of, lines_text
 from gradscope.report.render import render

@@ -8,7 +8,8 @@ from gradscope.analysis.clipping.sections import MethodRow, Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import short
-from gradscope.report.clipping.phrasing import (
+from gradscope.report.document import Fact
+from gradscope.report.documents.clipping_phrasing import (
     METHODS,
     cut_text,
     direction_text,
@@ -17,7 +18,6 @@ from gradscope.report.clipping.phrasing import (
     rate_text,
     remarks,
 )
-from gradscope.report.document import Fact
 from gradscope.report.html.charts.axes import number
 from gradscope.report.html.charts.clip_limits import limit_chart, norm_chart
 from gradscope.report.html.charts.clip_shares import share_chart, share_table

@@ -8,7 +8,8 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.side import Side
 from gradscope.recording.finding import Severity
-from gradscope.report.comparison.phrasing import (
+from gradscope.report.document import Fact
+from gradscope.report.documents.comparison_phrasing import (
     STANDINGS,
     change_text,
     compared_text,
@@ -24,7 +25,6 @@ from gradscope.report.comparison.phrasing import (
     standing_text,
     verdict_text,
 )
-from gradscope.report.document import Fact
 from gradscope.report.html.charts.axes import number
 from gradscope.report.html.charts.comparison.curves import compared_curves
 from gradscope.report.html.charts.comparison.marks import (

@@ -10,6 +10,7 @@ from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdic
 from gradscope.analysis.view import short_location, shown_site
 from gradscope.phrasing import aligned, counted, printable, short
 from gradscope.recording.records import GradientStat
+from gradscope.report.documents.run_phrasing import file_word
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.html.charts.curves import curve_chart
 from gradscope.report.html.charts.depth import depth
@@ -37,7 +38,6 @@ from gradscope.report.html.phrasing import (
     texts_of,
 )
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
-from gradscope.report.run.phrasing import file_word
 
 
 def shortened(charts: Sequence[Chart], report: Report) -> tuple[Chart, ...]:

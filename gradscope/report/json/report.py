@@ -11,7 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.rows import OtherStep as OtherStepRow
 from gradscope.recording.records import EventRecord, NodeKind, Reach, Site
-from gradscope.report.accumulation import Accumulation as AccumulationFacts
+from gradscope.report.documents.accumulation import Accumulation as AccumulationFacts
 from gradscope.report.finding_phrasing import next_of_report
 from gradscope.report.json.clipping import Clipping
 from gradscope.report.json.parts import (

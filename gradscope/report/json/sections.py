@@ -13,7 +13,7 @@ from gradscope.recording.evidence.batches import (
 from gradscope.recording.evidence.batches import AccumulationLaw, Obstruction
 from gradscope.recording.evidence.forward import LogitKind
 from gradscope.recording.records import Site
-from gradscope.report.accumulation import Accumulation as Facts
+from gradscope.report.documents.accumulation import Accumulation as Facts
 from gradscope.report.json.parts import Location, Where
 from gradscope.report.json.shape import Count, Given, Min, Of, Positive, Shape
 

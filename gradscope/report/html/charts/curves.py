@@ -10,6 +10,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, printable
+from gradscope.report.documents.run_phrasing import CURVE_NAMES, curves_note, optimizer_text
 from gradscope.report.html.charts.axes import (
     MOST_MARKS,
     Panel,
@@ -29,7 +30,6 @@ from gradscope.report.html.charts.step_marks import (
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.page import Chart
-from gradscope.report.run.phrasing import CURVE_NAMES, curves_note, optimizer_text
 
 SwitchTrace = Mapping[str, Json]
 MARGIN = 0.012

@@ -7,7 +7,7 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
 from gradscope.comparison.side import Side
 from gradscope.phrasing import short
-from gradscope.report.comparison.phrasing import loss_notes, parting_text
+from gradscope.report.documents.comparison_phrasing import loss_notes, parting_text
 from gradscope.report.html.charts.axes import (
     Axis,
     Panel,

@@ -8,8 +8,6 @@ from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
-from gradscope.report.accumulation import accumulation_sections
-from gradscope.report.attention import attention_sections
 from gradscope.report.document import (
     Block,
     Document,
@@ -24,6 +22,14 @@ from gradscope.report.document import (
     Strips,
     Word,
 )
+from gradscope.report.documents.accumulation import accumulation_sections
+from gradscope.report.documents.attention import attention_sections
+from gradscope.report.documents.module_tree import (
+    module_sections,
+    parameter_sections,
+    tensor_sections,
+)
+from gradscope.report.documents.run import rank_sections, run_closing, run_header, run_sections
 from gradscope.report.finding_phrasing import (
     found_text,
     guess_warning,
@@ -33,9 +39,7 @@ from gradscope.report.finding_phrasing import (
     training_text,
 )
 from gradscope.report.findings import findings_of, missing_parts
-from gradscope.report.module_tree import module_sections, parameter_sections, tensor_sections
 from gradscope.report.number_format import figure, folded_names
-from gradscope.report.run.document import rank_sections, run_closing, run_header, run_sections
 from gradscope.report.strips import LABEL, Scale, layout_for
 from gradscope.target.notation import parse_target
 

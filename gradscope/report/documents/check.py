@@ -18,7 +18,6 @@ from gradscope.check.results import (
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, StepRecord
-from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.document import (
     Block,
     Column,
@@ -35,6 +34,7 @@ from gradscope.report.document import (
     Word,
     section,
 )
+from gradscope.report.documents.accumulation import Accumulation, headline
 from gradscope.report.finding_phrasing import guessing, level_counts, next_of_check, unjudged
 from gradscope.report.findings import finding_block
 from gradscope.report.number_format import figure

@@ -9,30 +9,6 @@ from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
 from gradscope.comparison.side import letter_of
 from gradscope.phrasing import counted
-from gradscope.report.comparison import DEFAULT_TOP
-from gradscope.report.comparison.phrasing import (
-    CURVE_NAMES,
-    PRESENCE,
-    TITLES,
-    by_side,
-    change_text,
-    compared_text,
-    counts_text,
-    difference_text,
-    findings_text,
-    is_news,
-    loss_notes,
-    parting_text,
-    presence_texts,
-    ranks_text,
-    ratio_text,
-    regression_text,
-    renaming_text,
-    side_text,
-    spread_text,
-    standing_text,
-    verdict_text,
-)
 from gradscope.report.document import (
     Block,
     Column,
@@ -55,10 +31,34 @@ from gradscope.report.document import (
     more,
     section,
 )
+from gradscope.report.documents.comparison_phrasing import (
+    CURVE_NAMES,
+    DEFAULT_TOP,
+    PRESENCE,
+    TITLES,
+    by_side,
+    change_text,
+    compared_text,
+    counts_text,
+    difference_text,
+    findings_text,
+    is_news,
+    loss_notes,
+    parting_text,
+    presence_texts,
+    ranks_text,
+    ratio_text,
+    regression_text,
+    renaming_text,
+    side_text,
+    spread_text,
+    standing_text,
+    verdict_text,
+)
+from gradscope.report.documents.run_phrasing import course_text
 from gradscope.report.finding_phrasing import next_of_comparison
 from gradscope.report.findings import finding_block
 from gradscope.report.number_format import figure
-from gradscope.report.run.phrasing import course_text
 from gradscope.report.strips import Scale, layout_for
 
 _FINDINGS_IN_FULL, _FINDINGS_IN_SHORT = 5, 8

@@ -15,7 +15,6 @@ from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted, short
 from gradscope.recording.evidence.training import ContinuedRun
-from gradscope.report.attention import attention_sections
 from gradscope.report.document import (
     Block,
     Column,
@@ -35,11 +34,9 @@ from gradscope.report.document import (
     more,
     section,
 )
-from gradscope.report.finding_phrasing import found_text
-from gradscope.report.module_tree import label_of, parameter_sections, trend
-from gradscope.report.number_format import figure
-from gradscope.report.page import UNICODE
-from gradscope.report.run.phrasing import (
+from gradscope.report.documents.attention import attention_sections
+from gradscope.report.documents.module_tree import label_of, parameter_sections, trend
+from gradscope.report.documents.run_phrasing import (
     CURVE_NAMES,
     captured_steps_text,
     cost_text,
@@ -59,6 +56,9 @@ from gradscope.report.run.phrasing import (
     pattern_text,
     run_text,
 )
+from gradscope.report.finding_phrasing import found_text
+from gradscope.report.number_format import figure
+from gradscope.report.page import UNICODE
 from gradscope.report.strips import BROKEN, ZERO, Scale, StripLayout, module_layout, scale_of
 
 # A script may make an optimizer for each layer, or for each of thousands of tasks.

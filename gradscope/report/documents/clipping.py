@@ -9,20 +9,6 @@ from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted, literal
-from gradscope.report.clipping.phrasing import (
-    METHODS,
-    advice_text,
-    cut_text,
-    direction_text,
-    exchange_text,
-    headline,
-    measured_text,
-    norm_name,
-    rate_text,
-    remarks,
-    rest_text,
-    spread_phrase,
-)
 from gradscope.report.document import (
     Column,
     Document,
@@ -42,9 +28,23 @@ from gradscope.report.document import (
     Word,
     section,
 )
+from gradscope.report.documents.clipping_phrasing import (
+    METHODS,
+    advice_text,
+    cut_text,
+    direction_text,
+    exchange_text,
+    headline,
+    measured_text,
+    norm_name,
+    rate_text,
+    remarks,
+    rest_text,
+    spread_phrase,
+)
+from gradscope.report.documents.inspection import header_of
 from gradscope.report.finding_phrasing import found_text, next_of_report
 from gradscope.report.findings import findings_of
-from gradscope.report.inspection import header_of
 from gradscope.report.number_format import figure
 from gradscope.report.strips import LABEL, Scale, layout_for
 

@@ -1,0 +1,1 @@
+"""Each kind of report as a `Document`, and its texts."""
