@@ -69,7 +69,7 @@ IMPORTED = (
     "typer._click.decorators",
     "gradscope.capture.training.watch",
     "gradscope.check.baseline",
-    "gradscope.cli.program",
+    "gradscope.cli.app",
     "gradscope.cli.checking",
     "gradscope.cli.run.judging",
     "gradscope.cli.run.launching",
@@ -295,7 +295,7 @@ def plain_script_in(server):
 @pytest.fixture(scope="session")
 def packages_imported_by(tmp_path_factory):
     """Runs gradscope in a process without torch; returns how it ended, and what it imported."""
-    commands = ForkedCommands(("gradscope.cli.program",), ENVIRONMENT)
+    commands = ForkedCommands(("gradscope.cli.app",), ENVIRONMENT)
     first = Path(__file__).with_name("telling_imports.py")
     file = tmp_path_factory.mktemp("imports") / "packages.txt"
 

@@ -21,6 +21,7 @@ from gradscope.cli.check_outputs import (
     save_runs,
     write_further_reports,
 )
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import write_line
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
@@ -34,7 +35,6 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.rank_recordings import are_recordings, recording_paths
 from gradscope.cli.running import kept_as_saved, settings_of, typed_command
-from gradscope.cli.streams import ColorChoice, make_console
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
 from gradscope.fixes.options import FixOptions

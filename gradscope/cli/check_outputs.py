@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
+from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.output import Destination, check_destinations, write_text
-from gradscope.cli.streams import make_console
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Option

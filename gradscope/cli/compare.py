@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gradscope.cli import options
+from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
@@ -21,12 +22,11 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.rank_recordings import are_recordings, loaded_job, recording_paths
 from gradscope.cli.running import judged_job, settings_of, typed_command
-from gradscope.cli.streams import make_console
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
-from gradscope.report.documents.comparison_phrasing import DEFAULT_TOP
+from gradscope.report.documents import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gradscope.cli import options
+from gradscope.cli.console import make_console
 from gradscope.cli.options import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, write_text
-from gradscope.cli.streams import make_console
 from gradscope.options.declaration import Argument, Option
 
 KeyArgument = Annotated[

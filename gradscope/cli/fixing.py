@@ -9,11 +9,11 @@ from gradscope.analysis.report import Report
 from gradscope.check.options import PlannedTarget
 from gradscope.check.results import CheckResult, Failure, TargetResult
 from gradscope.cli.checking import usual_limit
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import QUIET, show_note
 from gradscope.cli.output import Destination, write_text
 from gradscope.cli.processes.isolation import Job
 from gradscope.cli.processes.side_by_side import PlannedJob, run_all
-from gradscope.cli.streams import ColorChoice, make_console
 from gradscope.fixes.fixing import Fixing
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposals

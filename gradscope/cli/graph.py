@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gradscope.analysis.view import DepthOption, ModuleOption
 from gradscope.cli import options
+from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.options import check_file_arguments, given_arguments, is_recording, with_groups
 from gradscope.cli.output import (
@@ -19,11 +20,11 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.report import StepOption, step_reports
 from gradscope.cli.running import exit_if_broken, judged, planned_target, record_planned
-from gradscope.cli.streams import make_console, reserved_stdout
+from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option, Overrides
-from gradscope.report.graph.render import GraphFormat
+from gradscope.report.graph.formats import GraphFormat
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
@@ -102,7 +103,7 @@ def graph(
     """Draw the autograd graph: modules, their operations, and the gradients between them."""
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     check_file_arguments(args)
-    from gradscope.report.graph.render import graph_format
+    from gradscope.report.graph.formats import graph_format
 
     is_page = output.open_page and output.output_file == "-"
     form = graph_format(output.output_format or ("html" if is_page else None), output.output_file)

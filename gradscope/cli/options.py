@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, get_args, get_type_hints
 
-from gradscope.cli.streams import ColorChoice
+from gradscope.cli.console import ColorChoice
 from gradscope.config.formats import OutputFormatOption, ReportFormat
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass

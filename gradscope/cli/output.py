@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note, write_line
 from gradscope.cli.progress import erase_progress
-from gradscope.cli.streams import ColorChoice, make_console
 from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass

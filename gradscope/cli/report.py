@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.options import with_groups
 from gradscope.cli.output import (
     Destination,
@@ -23,7 +24,6 @@ from gradscope.cli.output import (
 from gradscope.cli.rank_recordings import loaded_jobs
 from gradscope.cli.rule import explained
 from gradscope.cli.running import judged_job, settings_of
-from gradscope.cli.streams import ColorChoice, make_console
 from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option

@@ -1,4 +1,4 @@
-"""`gradscope view`."""
+"""`gradscope view`: its command, and its server in threads of this process."""
 
 import sys
 import threading
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.rules.settings import Settings
     from gradscope.view.pages import Pages
-    from gradscope.view.server import ViewServer
 
 
 _POLL = 0.1

@@ -16,8 +16,9 @@ from gradscope.comparison.parameters import (
     directions_of,
 )
 from gradscope.comparison.regressions import ComparisonVerdict, judged
+from gradscope.comparison.rounding import computed_in
 from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
-from gradscope.comparison.tolerance import Tolerance, computed_in
+from gradscope.comparison.tolerance import Tolerance
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording
 from gradscope.version import __version__

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from gradscope.analysis.rows import quotient
 from gradscope.comparison.matching import Matching
+from gradscope.comparison.rounding import are_rounding, rounding_limits
 from gradscope.comparison.side import Series, Side, SideParameter
-from gradscope.comparison.tolerance import are_rounding, rounding_limits
 from gradscope.frozen import dataclass
 from gradscope.recording.stored_gradient import Agreement, StoredGradient, agreement
 

@@ -15,7 +15,7 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.config.formats import CIFormat, OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.report.documents.comparison_phrasing import DEFAULT_TOP
+from gradscope.report.documents import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.text import Text
 
-from gradscope.cli.streams import make_console, wants_color
+from gradscope.cli.console import make_console, wants_color
 from gradscope.report.page import Page
 
 

@@ -11,8 +11,8 @@ import pytest
 from gradscope.check.results import CheckResult, Failure, TargetResult
 from gradscope.cli import main
 from gradscope.cli.check_outputs import check_further_reports, write_further_reports
+from gradscope.cli.console import make_console
 from gradscope.cli.output import check_destinations
-from gradscope.cli.streams import make_console
 from gradscope.config.formats import CIFormat, ReportFormat
 from gradscope.errors import GradscopeError
 from gradscope.report.render import render_check

@@ -40,7 +40,7 @@ def forked():
     # All that a run imports and that does without torch, of which a script has its own.
     modules = (
         "gradscope.check.baseline",
-        "gradscope.cli.program",
+        "gradscope.cli.app",
         "gradscope.cli.run.judging",
         "gradscope.cli.run.launching",
         "gradscope.cli.shell.plain_parser",

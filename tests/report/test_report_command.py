@@ -62,7 +62,7 @@ def test_json_on_stdout_is_the_report(saved, judged, run):
 def test_torch_is_not_imported_in_any_format(saved):
     script = (
         "import sys\n"
-        "from gradscope.cli.program import app\n"
+        "from gradscope.cli.app import app\n"
         f"for output_format in {FORMATS}:\n"
         f"    app(['report', {str(saved)!r}, '--output-format', output_format],\n"
         "        standalone_mode=False)\n"

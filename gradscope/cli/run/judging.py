@@ -18,12 +18,12 @@ from gradscope.analysis.ranks.job import identity_of, is_communication
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, exit_code, fails, target_result
+from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import Loaded, grouped, rank_files, tell_missing
 from gradscope.cli.run.planned import PlannedRun
-from gradscope.cli.streams import make_console
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted

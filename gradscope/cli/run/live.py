@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope.analysis.live_run import KINDS, LiveRun
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
-from gradscope.cli.streams import ColorChoice, make_console
 from gradscope.errors import GradscopeError
 from gradscope.export.live_metrics import Pace
 from gradscope.launch.execution import preserved_random_state

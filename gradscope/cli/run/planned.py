@@ -12,8 +12,8 @@ from gradscope.recording.paths import check_free, claim, remove_logs, unwritable
 
 if TYPE_CHECKING:  # every command imports this module, before it knows whether it runs a script
     from gradscope.check.options import Policy
+    from gradscope.cli.console import ColorChoice
     from gradscope.cli.output import Destination, WantedOutput
-    from gradscope.cli.streams import ColorChoice
     from gradscope.launch.options import WatchOptions
     from gradscope.launch.program import Program
     from gradscope.rules.settings import Settings

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 from typer import Context
 from typer.core import TyperCommand, TyperGroup
 
+from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error
 from gradscope.cli.shell.usage_error import UsageError, worded
-from gradscope.cli.streams import make_console
 from gradscope.errors import ExitCode
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Parameter

@@ -31,9 +31,9 @@ from gradscope.report.document import (
     more,
     section,
 )
+from gradscope.report.documents import DEFAULT_TOP
 from gradscope.report.documents.comparison_phrasing import (
     CURVE_NAMES,
-    DEFAULT_TOP,
     PRESENCE,
     TITLES,
     by_side,

@@ -18,9 +18,6 @@ from gradscope.recording.finding import SEVERITIES
 from gradscope.report.number_format import figure, folded_names
 from gradscope.report.page import UNICODE
 
-DEFAULT_TOP = 10
-"""Number of parameters listed by default, the worst first."""
-
 _TWICE = 1.0
 """Relative increase above which a change is written as a factor."""
 _ONE = 0.005

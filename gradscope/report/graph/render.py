@@ -1,7 +1,6 @@
-"""The output formats of a graph, and a graph in one of them."""
+"""A graph in one of its output formats."""
 
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.analysis.report import Report
@@ -9,6 +8,7 @@ from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
+from gradscope.report.graph.formats import GraphFormat
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
@@ -18,41 +18,6 @@ from gradscope.report.html.phrasing import texts_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-GraphFormat = Literal["text", "dot", "mermaid", "json", "svg", "html"]
-
-ENDINGS: dict[str, GraphFormat] = {
-    ".txt": "text",
-    ".dot": "dot",
-    ".gv": "dot",
-    ".mmd": "mermaid",
-    ".mermaid": "mermaid",
-    ".json": "json",
-    ".svg": "svg",
-    ".html": "html",
-    ".htm": "html",
-}
-
-
-def graph_format(chosen: GraphFormat | None, file: str) -> GraphFormat:
-    """Return the chosen format, otherwise that of the file's extension; `-` gets text.
-
-    Raises:
-        GradscopeError: The ending is that of no format.
-    """
-    if chosen is not None:
-        return chosen
-    if file == "-":
-        return "text"
-    found = ENDINGS.get(PurePath(file).suffix.lower())
-    if found is None:
-        endings = ", ".join(ending for ending in ENDINGS if ending not in (".gv", ".mermaid"))
-        raise GradscopeError(
-            f"`{file}` has an unsupported graph format",
-            help=f"use one of {endings}, or add --output-format",
-        )
-    return found
 
 
 def render_graph_page(report: Report, module: str | None) -> str:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gradscope.report.graph.render import graph_format
+from gradscope.report.graph.formats import graph_format
 
 MODEL = """
 import torch

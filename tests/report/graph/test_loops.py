@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from gradscope.cli.streams import make_console
+from gradscope.cli.console import make_console
 from gradscope.report.graph.labels import vertex_text
 from gradscope.report.graph.loops import FEWEST_TURNS, loops
 from gradscope.report.graph.part import GraphOptions, graph_part

@@ -22,7 +22,7 @@ def saved(tmp_path):
 def test_every_format_of_a_saved_run_without_torch(saved):
     script = (
         "import sys\n"
-        "from gradscope.cli.program import app\n"
+        "from gradscope.cli.app import app\n"
         f"for output_format in {FORMATS}:\n"
         f"    app(['report', {str(saved)!r}, '--output-format', output_format,\n"
         "         '--ignore', 'ALL'], standalone_mode=False)\n"
