@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.cli import view_beside_run
+from gradscope.cli.run import view_server
 from gradscope.rules.settings import DEFAULT_SETTINGS
 from tests.launch.conftest import ENVIRONMENT
 from tests.view.conftest import written_run
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_it_with_success(tmp_path):
 
 def test_the_server_of_a_run_prints_its_address_and_ends_after_the_run(tmp_path, capfd):
     path = written_run(tmp_path / "run.gradscope")
-    child = view_beside_run.start_beside(path, DEFAULT_SETTINGS, patience=0)
+    child = view_server.start_beside(path, DEFAULT_SETTINGS, patience=0)
     text = ""
     while not (address := ADDRESS.search(text)):
         assert child.poll() is None

@@ -130,7 +130,7 @@ class WatchedRun:
 
 def _started_view(planned: PlannedRun, path: Path) -> "subprocess.Popen[bytes] | None":
     with preserved_random_state():
-        from gradscope.cli.view_beside_run import start_beside
+        from gradscope.cli.run.view_server import start_beside
 
     return start_beside(path, planned.settings)
 

@@ -36,7 +36,7 @@ def start_beside(
     """
     start = (
         f"import sys; sys.path[:] = {sys.path!r}; "
-        "from gradscope.cli.view_beside_run import main; main()"
+        "from gradscope.cli.run.view_server import main; main()"
     )
     try:
         child = subprocess.Popen(
