@@ -1,4 +1,4 @@
-"""Python itself during capture: pauses the garbage collector, hides gradscope's frames."""
+"""Python itself during capture: hides gradscope's frames, and writes to standard error."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The metrics of a running training: norms of the model and of its layers, before clipping."""
+"""The metrics of a running training: when they are read, and how they are sent to trackers."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What the callbacks of all trainers share: one watch from the start of a fit to its end."""
+"""What the callbacks of all trainers share: their arguments, and one watch around a fit."""
 
 import sys
 from collections.abc import Iterable

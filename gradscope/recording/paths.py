@@ -1,4 +1,4 @@
-"""The name of a recording: whether it is free, and what a file of that name lacks."""
+"""The file of a recording: whether its name is free, what it lacks, and how it is opened."""
 
 import os
 import sqlite3

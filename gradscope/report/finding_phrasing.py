@@ -1,4 +1,4 @@
-"""What every format says of findings and of a report as a whole."""
+"""What every format says of findings, of a report as a whole, and of the next command."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Findings as blocks of a document, and the facts that rules could not judge."""
+"""Findings and their fixes as blocks of a document, and the facts that rules could not judge."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence

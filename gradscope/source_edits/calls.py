@@ -1,4 +1,4 @@
-"""Calls in a file: of its functions, and of its classes."""
+"""Finds the calls of functions and classes in a file, and takes operations out of expressions."""
 
 from collections.abc import Iterator, Sequence
 

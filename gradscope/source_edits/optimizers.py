@@ -1,4 +1,4 @@
-"""Gives optimizers what is made or replaced behind them."""
+"""Finds the calls that make optimizers, and gives them what is made or replaced behind them."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Loads the target named on the command line."""
+"""Makes a target of the command line's name, or of objects in the user's own process."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Turns exceptions of the user's code into errors of the target."""
+"""Opens the files that the user names, and turns exceptions of the user's code into errors."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

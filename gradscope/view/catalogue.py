@@ -1,4 +1,4 @@
-"""What the list says of each recording, and how far it is; read only where files have changed."""
+"""Finds the served recordings, and what the list says of each; reads only files that changed."""
 
 import os
 import time

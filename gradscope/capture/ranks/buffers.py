@@ -1,4 +1,4 @@
-"""Measures buffers and other constants that no wrapper makes equal on all ranks."""
+"""Measures buffers and other constants that ranks may draw at random, each its own."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""Follows the result of a gather through a script's source to the loss."""
+"""Follows what ranks gather: its result to the loss, and the order of the gathering modules."""
 
 import ast
 import functools

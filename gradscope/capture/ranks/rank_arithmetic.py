@@ -1,4 +1,4 @@
-"""Finds lines of a script's source that divide or multiply by the number of ranks."""
+"""Finds lines and communication hooks that divide or multiply by the number of ranks."""
 
 import ast
 import functools

@@ -32,11 +32,11 @@ from gradscope.capture.step.losses.target_ranges import (
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.self_averages import SelfAverageObserver
-from gradscope.capture.step.sequences.behind_padding import (
+from gradscope.capture.step.sequences.masked_weights import MaskedWeightObserver
+from gradscope.capture.step.sequences.padding import (
     BehindPaddingObserver,
     PaddedMeanObserver,
 )
-from gradscope.capture.step.sequences.masked_weights import MaskedWeightObserver
 from gradscope.capture.step.sequences.padding_masks import PaddingMaskObserver
 from gradscope.capture.step.sequences.positions import PositionRowObserver
 from gradscope.capture.step.sites import SiteMode

@@ -1,4 +1,4 @@
-"""Stores gradients, whole or as count sketches, to compare them with those of another run."""
+"""Stores gradients to compare runs, and detects those that a script keeps without a copy."""
 
 import ctypes
 import gc

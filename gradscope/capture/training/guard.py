@@ -1,4 +1,4 @@
-"""Replaces functions of torch during recording, and keeps gradscope's faults off the script."""
+"""Replaces functions of torch, keeps gradscope's faults off the script, and postpones signals."""
 
 import functools
 import os

@@ -7,6 +7,7 @@ from types import FrameType
 from torch.optim import Optimizer
 
 from gradscope.capture.training.batches import Batches
+from gradscope.capture.training.captured_lines import UnusedDerivatives, UnvaryingResults
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
@@ -19,7 +20,6 @@ from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.shared_weights import SharedWeights
 from gradscope.capture.training.step_captures import ManualSteps, RankObserver, StepCaptures
 from gradscope.capture.training.target_copies import StillTargets, WrongAverages
-from gradscope.capture.training.unused_derivatives import UnusedDerivatives, UnvaryingResults
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.meta import Header

@@ -1,4 +1,4 @@
-"""Interface between a recorded training and the detailed captures of its steps."""
+"""Interfaces between a recorded training and what observes its steps and its ranks."""
 
 from collections.abc import Iterable, Sequence
 from types import FrameType

@@ -1,4 +1,4 @@
-"""Detects networks that compute targets and never change while the trained one does."""
+"""Detects copies of a network that never change, and averages of weights that go wrong."""
 
 import math
 from collections.abc import Iterable

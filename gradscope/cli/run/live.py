@@ -1,4 +1,4 @@
-"""The display of `gradscope run --live`: when to draw it, and when to judge the run."""
+"""The display of `gradscope run --live` at the bottom of a terminal, and when it is drawn."""
 
 import errno
 import os

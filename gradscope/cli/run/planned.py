@@ -1,4 +1,4 @@
-"""How a planned run leaves the parser: what is to be run, and what is done with its recording."""
+"""How a planned run leaves the parser: what is to be run, and the file that it records into."""
 
 import os
 from pathlib import Path

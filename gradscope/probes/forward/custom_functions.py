@@ -1,4 +1,4 @@
-"""Checks custom `autograd.Function`s of the forward by finite differences."""
+"""Checks custom `autograd.Function`s by finite differences, and what they do not return."""
 
 import inspect
 import re

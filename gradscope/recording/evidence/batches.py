@@ -1,4 +1,4 @@
-"""Evidence on the batch, its parts, the terms of its loss, and the probes."""
+"""Evidence on the batch, its sequences, the terms of its loss, and the probes."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal

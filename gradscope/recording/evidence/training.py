@@ -1,4 +1,4 @@
-"""Evidence on a training: its optimizers and clips, rounded updates, and the cost of recording."""
+"""Evidence on a training: optimizers, clips, rounded updates, cost, and the code around lines."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal

@@ -1,4 +1,4 @@
-"""How much of a run is kept: the limit in bytes, and what it buys."""
+"""How much of a long run is kept: the limit in bytes, and the steps that rules need."""
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace

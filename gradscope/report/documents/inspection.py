@@ -1,4 +1,4 @@
-"""The report on one forward and backward, or on a run, as a document."""
+"""The report on one forward and backward, a run, or a training on one batch, as a document."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A graph as JSON."""
+"""A graph in JSON, in DOT of Graphviz, and as a Mermaid flowchart."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Writes a page: tabs in a template, with styles, scripts and data inside."""
+"""Writes a page: tabs in a template, with styles, scripts, data and manuals inside."""
 
 import json
 import re

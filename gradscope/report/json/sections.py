@@ -1,4 +1,4 @@
-"""Shapes of accumulated micro-batches compared with the full batch."""
+"""Shapes of sections of a report: accumulation, attention and ranks."""
 
 import math
 from collections.abc import Iterator

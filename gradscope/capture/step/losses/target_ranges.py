@@ -1,4 +1,4 @@
-"""Observes regressions whose prediction is bounded, and the targets that lie beyond its bounds."""
+"""Observes targets that lie beyond the range of a prediction, or that are no probabilities."""
 
 import math
 from typing import NamedTuple

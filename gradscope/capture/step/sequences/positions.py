@@ -1,4 +1,4 @@
-"""Reads from calls of attention which positions see the next one."""
+"""Observes which positions attention lets see the next one, and encodings along examples."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

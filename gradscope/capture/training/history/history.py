@@ -1,4 +1,4 @@
-"""Finds variables that keep tensors with their history, or whole graphs, from step to step."""
+"""Finds variables that keep tensors with their history, and operations computed only once."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Detects hooks on parameters that are registered again and again, or leave one sign only."""
+"""Watches what happens to parameters between steps: hooks and replaced weights."""
 
 import ast
 from collections import Counter

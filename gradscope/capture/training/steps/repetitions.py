@@ -1,4 +1,4 @@
-"""Compares the steps of optimizers with those that they are expected to repeat."""
+"""Compares the steps of optimizers with those before: repetitions, and changes to capture."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How the chart of the depth is laid out, and the marks along it."""
+"""How the chart of the depth is laid out, with the marks and the loops along it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

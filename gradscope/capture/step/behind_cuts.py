@@ -1,4 +1,4 @@
-"""Follows numbers that were read behind cuts, as Python's own and as those of numpy."""
+"""Follows what lies behind cuts: numbers that were read, and tensors in the same memory."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

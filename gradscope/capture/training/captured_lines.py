@@ -1,4 +1,4 @@
-"""Records derivatives with a graph that no backward goes through."""
+"""Records lines of captured steps whose result is unused, or always the same number."""
 
 from collections.abc import Collection, Mapping, Set
 

@@ -1,4 +1,4 @@
-"""Observes what a model reads of its sequences behind their padding."""
+"""Observes what a model reads behind the padding of its sequences, and means over padding."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
