@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from gradscope.target import members
-from gradscope.target.wrappers import plain
+from gradscope.target.members import plain
 
 _frames = torch._C._dynamo.eval_frame
 _compiler, _cuda, _is_tracing = torch.compiler, torch.cuda, torch._C._is_tracing

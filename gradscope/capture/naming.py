@@ -13,7 +13,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.training import OptimizerFamily
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
 from gradscope.target import members
-from gradscope.target.wrappers import plain
+from gradscope.target.members import plain
 
 _ADAPTIVE = (
     torch.optim.Adadelta,

@@ -272,7 +272,7 @@ def _write(
     color: ColorChoice,
 ) -> None:
     """Write a report on a check to a file, or to stdout."""
-    from gradscope.report.check.phrasing import closing_text
+    from gradscope.report.documents.check import closing_text
     from gradscope.report.render import Manner, finding_lines, render_check
 
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)

@@ -26,7 +26,7 @@ from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option
-from gradscope.report.comparison import DEFAULT_TOP
+from gradscope.report.documents import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget
@@ -296,7 +296,7 @@ def compare(
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     from gradscope.comparison.comparison import compare as compared
     from gradscope.config import read_configuration
-    from gradscope.report.comparison.phrasing import verdict_text
+    from gradscope.report.documents.comparison_phrasing import verdict_text
     from gradscope.report.render import Manner, comparison_findings, render_comparison
 
     given, args = split_arguments(sides or [], sys.argv)
@@ -342,7 +342,7 @@ def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
 
 def _tell_regressions(comparison: "Comparison") -> None:
     """Print the regressions on stderr, for the log of a job."""
-    from gradscope.report.comparison.phrasing import regression_text
+    from gradscope.report.documents.comparison_phrasing import regression_text
 
     for one in comparison.verdict.regressions if comparison.is_check else ():
         letter = comparison.sides[one.side].letter

@@ -106,7 +106,7 @@ def fix(
         report, hidden = unverified(report, fixes)
         _note_verifying(report, recording)
     else:
-        from gradscope.cli.copied_run import CopiedRun
+        from gradscope.cli.processes.copied_run import CopiedRun
 
         with CopiedRun(report, settings, choice.verify, is_free=choice.yes) as run:
             fixing = Fixing(run.before, run, fixes)

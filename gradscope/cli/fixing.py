@@ -20,7 +20,7 @@ from gradscope.fixes.proposing import Proposals
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Edit, Finding
 from gradscope.recording.records import Recording
-from gradscope.report.fixes import ShownFinding, closing_text, render_fixes
+from gradscope.report.findings import ShownFinding, closing_text, render_fixes
 from gradscope.rules.engine import judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings

@@ -12,8 +12,8 @@ from gradscope.config.document import Table, working_directory
 from gradscope.errors import GradscopeError
 from gradscope.options.checks import Value, checked_option, did_you_mean
 from gradscope.options.declaration import field_values
-from gradscope.target.files import exists
 from gradscope.target.options import TargetOptions, Trial
+from gradscope.target.user_code import exists
 
 PLAIN_NAME = re.compile(r"\w[\w-]*")
 """Pattern of a configured target's name; it cannot match a path or a dotted module."""

@@ -13,7 +13,7 @@ from gradscope.errors import GradscopeError
 from gradscope.export.scalars import Scalars
 from gradscope.export.table import Cell, ExportTable, Kind, Row
 from gradscope.files import written_whole
-from gradscope.report.json.text import finite
+from gradscope.report.json.shape import finite
 
 
 def check_free(files: Sequence[Path], *, force: bool) -> None:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Unpack
 from accelerate import Accelerator, PartialState
 from accelerate.tracking import GeneralTracker
 
-from gradscope.integrations.callback_arguments import CallbackArguments
-from gradscope.integrations.trainer_watch import TrainerWatch, callback_options
+from gradscope.integrations.trainer_watch import CallbackArguments, TrainerWatch, callback_options
 from gradscope.session.report import Report
 
 _STEP_FILE = "gradscope.json"

@@ -23,7 +23,7 @@ from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.session.api import batches_of, inspect_target, trial_of
 from gradscope.session.arguments import documented
 from gradscope.session.report import Report
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import TargetOptions, Trial
 
 _HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
@@ -184,7 +184,7 @@ def failure_message(
     random_states = RandomStates.now()
     try:
         # rich draws random numbers while it is imported. Only tests that fail import it.
-        from gradscope.report.failure import failure_text
+        from gradscope.report.brief import failure_text
 
         return failure_text(report, findings, skip_reason, columns())
     finally:

@@ -4,8 +4,7 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gradscope.integrations.callback_arguments import CallbackArguments
-from gradscope.integrations.trainer_watch import TrainerWatch, callback_options
+from gradscope.integrations.trainer_watch import CallbackArguments, TrainerWatch, callback_options
 from gradscope.session.report import Report
 
 if TYPE_CHECKING:

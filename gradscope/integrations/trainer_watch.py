@@ -1,4 +1,4 @@
-"""What the callbacks of all trainers share: one watch from the start of a fit to its end."""
+"""What the callbacks of all trainers share: their arguments, and one watch around a fit."""
 
 import sys
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import FrameType
-from typing import get_args
+from typing import TypedDict, get_args
 
 from torch import nn
 from torch.optim import Optimizer
@@ -19,8 +19,7 @@ from gradscope.capture.training.pacing.budget import DEFAULT, check_share
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
-from gradscope.export.live.metrics import FINDINGS, LOSS, RATE, LiveMetrics
-from gradscope.export.live.pace import Pace
+from gradscope.export.live_metrics import FINDINGS, LOSS, RATE, LiveMetrics, Pace
 from gradscope.frozen import dataclass
 from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
 from gradscope.integrations.saved_recording import SavedRecording
@@ -312,3 +311,23 @@ class TrainerWatch:
 
 def _tell(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)  # noqa: T201 - as the command does
+
+
+class CallbackArguments(TypedDict, total=False):
+    """Arguments of a callback."""
+
+    save: str | PathLike[str] | None
+    """File of the recording. A number is added if it exists, and the rank in a distributed job. A
+    training that is resumed from a checkpoint continues the recording. Without it, there is no
+    file."""
+    fail_level: Severity | None
+    """Raise `UnhealthyGradientsError` at the end if there are findings of this level or above."""
+    budget: float | None
+    every: int | None
+    tensor_every: int | None
+    tensors: bool
+    """These four are those of `gradscope.watch`."""
+    select: str | Iterable[str]
+    """Rules to run."""
+    ignore: str | Iterable[str]
+    """Rules to leave out."""

@@ -13,8 +13,7 @@ from transformers.trainer_callback import (
 )
 from transformers.training_args import TrainingArguments
 
-from gradscope.integrations.callback_arguments import CallbackArguments
-from gradscope.integrations.trainer_watch import TrainerWatch, callback_options
+from gradscope.integrations.trainer_watch import CallbackArguments, TrainerWatch, callback_options
 from gradscope.session.report import Report
 
 

@@ -4,7 +4,7 @@ import math
 from typing import Annotated
 
 from gradscope.errors import GradscopeError
-from gradscope.export.live.sinks import check_log
+from gradscope.export.trackers import check_log
 from gradscope.frozen import dataclass
 from gradscope.options.checks import checked_option
 from gradscope.options.declaration import Option, declarations

@@ -6,6 +6,13 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.step.graph import Edge
 from gradscope.probes.context import ProbeContext
+from gradscope.recording.evidence.batches import (
+    InvertedMaskRecord,
+    MaskedWeightRecord,
+    PaddedReadRecord,
+    PositionRowRecord,
+    SeenAnswerRecord,
+)
 from gradscope.recording.evidence.failures import UnrepeatedRegion
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -21,13 +28,6 @@ from gradscope.recording.evidence.forward import (
     ZeroDerivativeRecord,
     ZeroLabelRecord,
     ZeroQuotientRecord,
-)
-from gradscope.recording.evidence.sequences import (
-    InvertedMaskRecord,
-    MaskedWeightRecord,
-    PaddedReadRecord,
-    PositionRowRecord,
-    SeenAnswerRecord,
 )
 from gradscope.recording.records import TensorRef
 

@@ -6,10 +6,12 @@ from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.equal_outputs import probe_equal_outputs
-from gradscope.probes.forward.custom_functions import probe_custom_functions
+from gradscope.probes.forward.custom_functions import (
+    probe_custom_functions,
+    probe_withheld_gradients,
+)
 from gradscope.probes.forward.forward_values import probe_forward
 from gradscope.probes.forward.nonfinite_origins import probe_nonfinite
-from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
 from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons, probe_derivatives
 from gradscope.probes.horizons import probe_horizons
 from gradscope.probes.influence import (
@@ -24,8 +26,8 @@ from gradscope.probes.loss_terms import probe_loss_terms
 from gradscope.probes.micro_batches.agreement import probe_micro_batches
 from gradscope.probes.micro_batches.batch_division import probe_batch
 from gradscope.probes.mixed_examples import probe_mixed_examples
+from gradscope.probes.optimizer_steps import probe_overfit
 from gradscope.probes.optimizers import probe_optimizers
-from gradscope.probes.overfit import probe_overfit
 from gradscope.probes.parameter_history import probe_freezes, probe_initialisations
 from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.scaled_backward import probe_half_precision

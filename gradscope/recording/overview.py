@@ -11,7 +11,7 @@ from gradscope.recording.encoding import read_optional_float
 from gradscope.recording.evidence.summaries import SeriesSummary, StepSummary
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.meta import Header, read_header
-from gradscope.recording.opening import opened_to_read
+from gradscope.recording.paths import opened_to_read
 from gradscope.recording.table import Record
 from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS, evidence_tables
 from gradscope.recording.thinning.buckets import COLUMNS, unpacked

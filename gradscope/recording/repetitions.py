@@ -7,7 +7,6 @@ from math import isnan, nan
 
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import ProbeRecord
-from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     LoneNormalisationRecord,
@@ -26,7 +25,7 @@ from gradscope.recording.evidence.parameters import (
     UncalledUpdateRecord,
     UnreadModuleRecord,
 )
-from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.evidence.training import OptimizerRecord, SourceRecord, StatementRecord
 from gradscope.recording.records import CapturedStep, EventRecord, Recording, StepRecord
 
 MEASURED: Mapping[str, frozenset[str]] = {

@@ -7,25 +7,25 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.garbage import no_garbage_collection
-from gradscope.recording.batches.kept_batch import read_kept_batches
-from gradscope.recording.continuation.joining import continued, start_of
+from gradscope.recording.continued_recording import continued, start_of
 from gradscope.recording.evidence.ranks import RankIdentity
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.norm_table import norms_of
-from gradscope.recording.opening import opened_to_read
 from gradscope.recording.paths import (
     check_free,
     continuation_of,
+    opened_to_read,
     remove_logs,
     remove_recording,
     unwritable,
 )
 from gradscope.recording.records import Recording
+from gradscope.recording.rows_in_file import (
+    read_kept_batches,
+    read_stored_gradients,
+)
 from gradscope.recording.step_norms import (
     rows_by_step,
-)
-from gradscope.recording.stored_gradient_tables import (
-    read_stored_gradients,
 )
 from gradscope.recording.tables import (
     captured_steps,

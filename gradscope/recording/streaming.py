@@ -12,8 +12,7 @@ from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.meta import read_header
 from gradscope.recording.norm_table import NormTable
-from gradscope.recording.opening import opened_to_read
-from gradscope.recording.paths import continuation_of
+from gradscope.recording.paths import continuation_of, opened_to_read
 from gradscope.recording.records import CapturedStep, EventRecord, Recording, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
 from gradscope.recording.step_norms import has_norms, norm_tables

@@ -12,14 +12,10 @@ from typing import Any, Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
-from gradscope.recording.batches.kept_batch import (
-    BATCH_TENSORS,
-    KEPT_BATCHES,
-    BatchRow,
-)
 from gradscope.recording.meta import Header, header_of, write_header
-from gradscope.recording.opening import APPLICATION_ID, FORMAT
 from gradscope.recording.paths import (
+    APPLICATION_ID,
+    FORMAT,
     check_free,
     claim,
     continuation_of,
@@ -30,18 +26,21 @@ from gradscope.recording.paths import (
 )
 from gradscope.recording.records import CapturedStep, KeptBatch
 from gradscope.recording.repetitions import own_part
-from gradscope.recording.rows_in_file import LargeTable
+from gradscope.recording.rows_in_file import (
+    BATCH_TENSORS,
+    KEPT_BATCHES,
+    PARTS,
+    STORED_GRADIENTS,
+    BatchRow,
+    LargeTable,
+    StoredRow,
+)
 from gradscope.recording.step_norms import (
     NORMS,
     NormRow,
     NormSets,
 )
 from gradscope.recording.stored_gradient import StoredGradient
-from gradscope.recording.stored_gradient_tables import (
-    PARTS,
-    STORED_GRADIENTS,
-    StoredRow,
-)
 from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     CAPTURED_STEPS,

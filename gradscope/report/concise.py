@@ -13,11 +13,11 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change
 from gradscope.phrasing import counted, literal
 from gradscope.recording.records import Site
-from gradscope.report.accumulation import Accumulation, headline
-from gradscope.report.clipping.phrasing import cut_text
-from gradscope.report.clipping.phrasing import headline as clip_headline
-from gradscope.report.clipping.phrasing import remarks as clip_remarks
-from gradscope.report.comparison.phrasing import (
+from gradscope.report.documents.accumulation import Accumulation, headline
+from gradscope.report.documents.clipping_phrasing import cut_text
+from gradscope.report.documents.clipping_phrasing import headline as clip_headline
+from gradscope.report.documents.clipping_phrasing import remarks as clip_remarks
+from gradscope.report.documents.comparison_phrasing import (
     CURVE_NAMES,
     PRESENCE,
     TITLES,
@@ -31,12 +31,12 @@ from gradscope.report.comparison.phrasing import (
     side_text,
     spread_text,
 )
+from gradscope.report.documents.run_phrasing import heading, of_each_optimizer, pattern_text
 from gradscope.report.finding_phrasing import (
     guess_warning,
 )
 from gradscope.report.number_format import figure, number, percent, shape_text, tensor_text
 from gradscope.report.page import UNICODE
-from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text
 
 _PATTERNS_SHOWN = 5
 

@@ -15,8 +15,7 @@ from gradscope.config import Configuration, keys
 from gradscope.config.document import TABLE, dotted
 from gradscope.config.listing import Entry
 from gradscope.options.checks import Value
-from gradscope.report.json.shape import SCHEMA_VERSION, Count, Object, Shape
-from gradscope.report.json.text import indented
+from gradscope.report.json.shape import SCHEMA_VERSION, Count, Object, Shape, indented
 from gradscope.report.page import Page, Trimmed
 
 ConfigurationFormat = Literal["text", "json"]

@@ -19,8 +19,7 @@ from gradscope.report.document import (
     Word,
     more,
 )
-from gradscope.report.json.shape import SCHEMA_VERSION, Count, Object, Of, Shape
-from gradscope.report.json.text import indented
+from gradscope.report.json.shape import SCHEMA_VERSION, Count, Object, Of, Shape, indented
 from gradscope.report.number_format import figure
 from gradscope.rules.explanation import Explanation
 from gradscope.rules.measurement import Measurement

@@ -13,11 +13,11 @@ from gradscope.analysis.view import shown_site
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
+from gradscope.report.documents.run_phrasing import CURVE_NAMES, duration, extreme_text
 from gradscope.report.finding_phrasing import level_counts
 from gradscope.report.formats.text_lines import STYLES, hanging
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Signs
-from gradscope.report.run.phrasing import CURVE_NAMES, duration, extreme_text
 from gradscope.report.strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
 
 _GAP = 2

@@ -15,7 +15,7 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.config.formats import CIFormat, OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.report.comparison import DEFAULT_TOP
+from gradscope.report.documents import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,11 +82,11 @@ def rendered(
             details = None if manner.is_brief else subject.details
             return render_concise(document, None if details is None else details())
         case "json":
-            from gradscope.report.json.text import object_text
+            from gradscope.report.json.shape import object_text
 
             return object_text(subject.whole())
         case "jsonl":
-            from gradscope.report.json.text import lines_of, lines_text
+            from gradscope.report.json.shape import lines_of, lines_text
 
             return lines_text(lines_of(subject.whole(), subject.line_kinds))
         case "markdown":
@@ -139,7 +139,7 @@ def render(
 ) -> str:
     """Return a report of one step or of a run; see `rendered`."""
     from gradscope.report.concise import inspection_lines
-    from gradscope.report.inspection import inspection_document
+    from gradscope.report.documents.inspection import inspection_document
 
     return rendered(
         _of_report(
@@ -166,8 +166,8 @@ def render_clip_report(
     Raises:
         GradscopeError: The recording tells nothing of clipping.
     """
-    from gradscope.report.clipping.document import clipping_document
     from gradscope.report.concise import clipping_lines
+    from gradscope.report.documents.clipping import clipping_document
 
     clipping = Clipping.expected_of(report.recording)
     return rendered(
@@ -227,8 +227,8 @@ def render_comparison(
     Raises:
         GradscopeError: There is no such format of a comparison.
     """
-    from gradscope.report.comparison.document import comparison_document
     from gradscope.report.concise import comparison_lines
+    from gradscope.report.documents.comparison import comparison_document
     from gradscope.report.json.comparison import LINES, comparison_object
 
     if is_of_ci(output_format):
@@ -272,7 +272,7 @@ def render_check(
         console: Decides width, colour and characters of `full`.
         manner: How it is written.
     """
-    from gradscope.report.check.document import check_document
+    from gradscope.report.documents.check import check_document
     from gradscope.report.json.check import LINES, check_object
 
     return rendered(
@@ -337,7 +337,7 @@ def together(reports: Sequence[Report]) -> CheckResult:
 
 def finding_lines(result: CheckResult) -> list[str]:
     """Return the findings that count, a line each, for a terminal beside a report in a file."""
-    from gradscope.report.check.document import check_document
+    from gradscope.report.documents.check import check_document
     from gradscope.report.formats.concise import concise_findings
 
     return concise_findings(check_document(result, _CONCISE_WIDTH, is_brief=True))
@@ -345,7 +345,7 @@ def finding_lines(result: CheckResult) -> list[str]:
 
 def comparison_findings(comparison: Comparison) -> list[str]:
     """Return the findings of a comparison, a line each, likewise."""
-    from gradscope.report.comparison.document import comparison_document
+    from gradscope.report.documents.comparison import comparison_document
     from gradscope.report.formats.concise import concise_findings
 
     document = comparison_document(comparison, _CONCISE_WIDTH, top=1, lists_all=True)

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.recording.finding import Severity
-from gradscope.report.json.shape import SCHEMA_VERSION, Of, Shape
-from gradscope.report.json.text import indented
+from gradscope.report.json.shape import SCHEMA_VERSION, Of, Shape, indented
 from gradscope.report.page import Page, Trimmed
 from gradscope.rules.manual import Manual, manual_of, summary_of
 from gradscope.rules.rule import Rule, family_of

@@ -4,7 +4,7 @@ import textwrap
 from dataclasses import replace
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Recording, Site
 

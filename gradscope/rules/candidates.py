@@ -10,8 +10,13 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.batches import (
     EqualOutputsRecord,
     IgnoredInputRecord,
+    InvertedMaskRecord,
     LossTermRecord,
+    MaskedWeightRecord,
     MixedExamplesRecord,
+    PaddedReadRecord,
+    PositionRowRecord,
+    SeenAnswerRecord,
 )
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
@@ -39,13 +44,6 @@ from gradscope.recording.evidence.forward import (
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
-from gradscope.recording.evidence.sequences import (
-    InvertedMaskRecord,
-    MaskedWeightRecord,
-    PaddedReadRecord,
-    PositionRowRecord,
-    SeenAnswerRecord,
-)
 from gradscope.recording.evidence.training import ClipScope, OptimizerRecord, TrainedOptimizer
 from gradscope.recording.records import Recording
 

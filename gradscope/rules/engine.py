@@ -209,15 +209,15 @@ def _explains(cause: Finding, finding: Finding) -> bool:
     if cause.rule in finding.caused_by or finding.rule in cause.caused_by:
         return cause.rule in finding.caused_by
     explains = {rule.code: rule.explains for rule in RULES}
-    return finding.rule.startswith(explains.get(cause.rule) or ("-",)) and not (
-        cause.rule.startswith(explains.get(finding.rule) or ("-",))
+    return finding.rule.startswith(explains.get(cause.rule, ())) and not (
+        cause.rule.startswith(explains.get(finding.rule, ()))
     )
 
 
 def _may_explain(cause: Finding, finding: Finding) -> bool:
     """Return whether a finding explains the other, which does not explain it."""
     explains = {rule.code: rule.explains for rule in RULES}.get(cause.rule, ())
-    return finding.rule.startswith((*cause.explains, *explains) or ("-",))
+    return finding.rule.startswith((*cause.explains, *explains))
 
 
 def _attach(root: Finding, explained: dict[int, list[Finding]]) -> Finding:

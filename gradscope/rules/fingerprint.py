@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.code import StatementRecord
+from gradscope.recording.evidence.training import StatementRecord
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.rules.helpers.source_text import plain_source

@@ -16,7 +16,7 @@ from gradscope.session.arguments import check_arguments, documented
 from gradscope.session.inspection import record
 from gradscope.session.report import Report
 from gradscope.target.batches import Batches, LoadedBatches
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import TargetOptions, Trial
 from gradscope.target.target import Target
 

@@ -34,10 +34,10 @@ from gradscope.recording.records import (
     Recording,
 )
 from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, after_steps
+from gradscope.target.members import plain
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
 from gradscope.target.target import Target
-from gradscope.target.wrappers import plain
 from gradscope.version import __version__
 
 

@@ -58,8 +58,8 @@ class Report(report.Report):
 
     def _repr_html_(self) -> str:
         with _preserved_random_state():
+            from gradscope.report.documents.inspection import inspection_document
             from gradscope.report.formats.notebook import render_notebook
-            from gradscope.report.inspection import inspection_document
 
             return render_notebook(partial(inspection_document, self, ViewOptions()))
 

@@ -21,22 +21,21 @@ from gradscope.capture.training.pacing.budget import DEFAULT, check_share
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
-from gradscope.export.live.log import MetricsLog
-from gradscope.export.live.sinks import check_log
+from gradscope.export.live_metrics import MetricsLog
+from gradscope.export.trackers import check_log
 from gradscope.frozen import dataclass
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import KEEP, KeepBatches
-from gradscope.recording.batches.kept_batch import batches_in_memory
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.paths import check_free, remove_logs
 from gradscope.recording.records import Recording
+from gradscope.recording.rows_in_file import batches_in_memory, in_memory
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode
-from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Recording, Site, is_installed
 from gradscope.source_edits.source_file import SourceFile

@@ -13,10 +13,9 @@ from gradscope.capture.reading import is_plain
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.forward.custom_functions import custom_functions
+from gradscope.probes.forward.custom_functions import custom_functions, probe_withheld_gradients
 from gradscope.probes.forward.forward_values import note_forward
 from gradscope.probes.forward.nonfinite_origins import note_origins
-from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
 from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons, probe_derivatives
 from gradscope.probes.influence import probe_dropped, probe_ignored_inputs
 from gradscope.probes.leaves import probe_leaves

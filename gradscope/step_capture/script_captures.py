@@ -12,7 +12,7 @@ from gradscope.capture.compiler import compiles_backward
 from gradscope.capture.errors import is_autograds, is_own_fault
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
-from gradscope.capture.step.kept_gradients import first_gradient
+from gradscope.capture.step.stored_gradients import first_gradient
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import MakeCaptures, TrainingState
 from gradscope.capture.training.step_captures import Start

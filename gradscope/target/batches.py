@@ -9,11 +9,10 @@ from pathlib import Path
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.target.files import exists, require_file
 from gradscope.target.notation import InputSpec, parse_input
 from gradscope.target.stored_batches import StoredBatchAddress, read_stored_batch
 from gradscope.target.structures import map_tensors, named_tensors
-from gradscope.target.user_code import UserCode
+from gradscope.target.user_code import UserCode, exists, require_file
 
 
 def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | None) -> object:

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from gradscope.frozen import dataclass
-from gradscope.target.wrappers import plain
+from gradscope.target.members import plain
 
 TARGET_NAMES = frozenset(
     {

@@ -15,9 +15,9 @@ from gradscope.target.layer_inputs import (
     guess_input,
     layer_title,
 )
+from gradscope.target.members import plain
 from gradscope.target.structures import describe_tensor, named_tensors
 from gradscope.target.user_code import Advice
-from gradscope.target.wrappers import plain
 
 
 def signature_text(model: nn.Module) -> str:

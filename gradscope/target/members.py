@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+_INNER = "_orig_mod"
+
 
 def named_modules(
     module: nn.Module, *, every_name: bool = False
@@ -95,3 +97,14 @@ def _registered(module: nn.Module, kind: str) -> Mapping[str, Any]:
     if registered is None and issubclass(type(module), torch.jit.ScriptModule):
         registered = getattr(module, kind)  # a traced module reads its inner module's
     return {} if registered is None else registered
+
+
+def plain(module: nn.Module) -> nn.Module:
+    """Return the module that `torch.compile` wrapped, or the module itself.
+
+    It reads the registered submodules: `getattr` could run a `__getattr__` of the user, which may
+    forward the name or raise anything.
+    """
+    modules = vars(module).get("_modules")
+    inner = modules[_INNER] if modules is not None and _INNER in modules else None
+    return inner if isinstance(inner, nn.Module) else module

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.target.files import exists
-from gradscope.target.user_code import did_you_mean
+from gradscope.target.user_code import did_you_mean, exists
 
 
 class LossName(StrEnum):

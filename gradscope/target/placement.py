@@ -8,9 +8,8 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target import members
 from gradscope.target.batches import read_safetensors, read_torch
-from gradscope.target.files import require_file
 from gradscope.target.notation import FLOATING_TYPES, meant_device, meant_type
-from gradscope.target.user_code import did_you_mean
+from gradscope.target.user_code import did_you_mean, require_file
 
 _FLOATING = {name: getattr(torch, name) for name in FLOATING_TYPES}
 _NESTED_UNDER = ("state_dict", "model_state_dict", "model")

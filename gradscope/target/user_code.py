@@ -1,6 +1,7 @@
-"""Turns exceptions of the user's code into errors of the target."""
+"""Opens the files that the user names, and turns exceptions of the user's code into errors."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import TracebackType
 
 from gradscope.errors import GradscopeError, UserCodeError
@@ -70,3 +71,46 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
     """Return a help line with the choice most similar to the name; None if none is close."""
     found = nearest(name, choices)
     return None if found is None else f"did you mean {found!r}?"
+
+
+def exists(path: Path) -> bool:
+    """Return whether a file or directory exists; false also for invalid names."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def require_file(text: str, suffix: str | None = None) -> Path:
+    """Return the path of a readable file.
+
+    Args:
+        text: The path as the user wrote it.
+        suffix: Suffix of alternatives to suggest; None for any.
+
+    Raises:
+        GradscopeError: The file does not exist, or is unreadable.
+    """
+    path = Path(text)
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        raise GradscopeError(
+            f"cannot open {text!r}", cause="there is no such file", help=_similar(path, suffix)
+        ) from None
+    except (OSError, ValueError) as error:
+        # Path raises ValueError for a null byte in the name.
+        cause = error.strerror if isinstance(error, OSError) else str(error)
+        raise GradscopeError(f"cannot open {text!r}", cause=cause) from None
+    return path
+
+
+def _similar(path: Path, suffix: str | None) -> str | None:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no directory {str(folder)!r}"
+    names = [entry.name for entry in folder.iterdir() if suffix in (None, entry.suffix)]
+    # Common suffixes would make every two names alike.
+    likely = [name for name in names if nearest(path.stem, [Path(name).stem])]
+    found = nearest(path.name, likely, likeness=0.0)
+    return None if found is None else f"did you mean {str(folder / found)!r}?"

@@ -24,8 +24,7 @@ from gradscope.report.html.library_page import (
 )
 from gradscope.report.html.page import Served
 from gradscope.report.html.report_page import render_html
-from gradscope.view.catalogue import Catalogue, Listed, ReportsOf
-from gradscope.view.library import Entry
+from gradscope.view.catalogue import Catalogue, Entry, Listed, ReportsOf
 
 _KEPT = 6
 """Number of pages that are kept in memory."""

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from gradscope.report.html.manuals import manuals_of
-from gradscope.report.html.page import render_page
+from gradscope.report.html.page import manuals_of, render_page
 from gradscope.report.html.report_page import tab_of
 from tests.browser.recordings import hostile_report, sample_report
 from tests.nightly import some_on_push

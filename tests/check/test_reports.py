@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gradscope.check.options import Policy
 from gradscope.check.results import Failure, TargetResult, target_result
-from gradscope.report.check.phrasing import closing_text
+from gradscope.report.documents.check import closing_text
 from gradscope.report.render import Manner, render_check
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/check-1.json").read_text())

@@ -11,12 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
 from gradscope.errors import GradscopeError
-from gradscope.export.files import (
-    EVENTS_FILE,
-    _checksums,
-    check_tensorboard,
-    write_events,
-)
+from gradscope.export.files import EVENTS_FILE, _checksums, check_tensorboard, write_events
 from gradscope.export.scalars import Scalars, scalars
 from tests.export.conftest import HOSTILE
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gradscope.export.files import write_csv, write_jsonl
 from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
-from gradscope.report.json.text import finite
+from gradscope.report.json.shape import finite
 from tests.export.conftest import HOSTILE
 from tests.nightly import some_on_push
 

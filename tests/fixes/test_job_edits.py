@@ -11,7 +11,7 @@ from gradscope.rules.ranks.needless_synchronisation import NeedlessSynchronisati
 from gradscope.rules.ranks.same_order_every_epoch import SameOrderEveryEpoch
 from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
 from gradscope.source_edits.text_edits import applied
-from tests.source_edits.test_source_files import files_that_ran
+from tests.source_edits.test_source_file import files_that_ran
 
 
 def changed(tmp_path, rule, text):

@@ -8,7 +8,7 @@ from gradscope.fixes.options import FixOptions
 from gradscope.recording.records import Site
 from tests.conftest import ENVIRONMENT
 from tests.nightly import some_on_push
-from tests.source_edits.test_source_files import files_that_ran
+from tests.source_edits.test_source_file import files_that_ran
 
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "loss_broadcast.py"
 

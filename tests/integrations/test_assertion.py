@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import gradscope
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.integrations import pytest_plugin
-from gradscope.report.failure import failure_text
+from gradscope.report.brief import failure_text
 from gradscope.testing import UnhealthyGradientsError, assert_gradients_healthy
 from tests.nightly import some_on_push
 

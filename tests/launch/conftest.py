@@ -50,7 +50,7 @@ def forked():
         "gradscope.recording.store",
         "gradscope.report.formats.text",
         "gradscope.report.json.report",
-        "gradscope.report.run.document",
+        "gradscope.report.documents.run",
     )
     commands = ForkedCommands(modules, ENVIRONMENT)
     yield commands

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from gradscope.cli.run.planned import recording_location
 from gradscope.cli.run.recorders import RankPlan
-from gradscope.cli.run.recording_location import recording_location
 from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program
 from gradscope.launch.started_ranks import VARIABLE, StartedRanks

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.cli.run.bottom_panel import BottomPanel
+from gradscope.cli.run.live import BottomPanel
 from tests.live.terminal import Terminal
 
 
@@ -121,7 +121,7 @@ def test_terminal_that_is_too_small_has_no_room(panel_on):
 
 KILLED = """
 import os, sys, time
-from gradscope.cli.run.bottom_panel import BottomPanel
+from gradscope.cli.run.live import BottomPanel
 panel = BottomPanel(1, "utf-8")
 panel.show(["A", "B"])
 if "forks" in sys.argv:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gradscope.cli.run import live as run_live
 from gradscope.cli.run.live import LiveDisplay
-from gradscope.export.live.pace import Pace
+from gradscope.export.live_metrics import Pace
 from gradscope.recording.store import save_recording
 from gradscope.rules.settings import Settings
 from tests.report.run.conftest import plain

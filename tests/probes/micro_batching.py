@@ -5,7 +5,7 @@ from torch import nn
 
 from gradscope.recording.evidence.batches import AccumulationRecord
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 
 RANDOM = torch.Generator().manual_seed(3)

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
 

@@ -7,7 +7,7 @@ from torch import nn
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.parameters import InfluenceRecord
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))

@@ -16,7 +16,7 @@ from gradscope.recording.evidence.batches import (
 )
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.probes.micro_batching import IGNORING, MEAN, X, Y, compared, net, recorded
 

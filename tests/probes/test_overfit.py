@@ -12,7 +12,7 @@ from gradscope.cli.options import with_optional_values
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.training import OverfitRecord
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))

@@ -12,7 +12,7 @@ from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))

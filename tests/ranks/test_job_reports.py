@@ -18,7 +18,7 @@ from gradscope.analysis.ranks.job_summary import rank_series
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.cli import rank_recordings
 from gradscope.recording.norm_table import norms_of
-from gradscope.recording.opening import FORMAT
+from gradscope.recording.paths import FORMAT
 from gradscope.recording.store import load_recording
 from tests.nightly import some_on_push
 from tests.rules.ranks.running import script

@@ -6,8 +6,8 @@ import pytest
 
 from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.loop_windows import windows
-from gradscope.recording.continuation.joining import continued
-from gradscope.recording.continuation.positions import Positions
+from gradscope.recording.continued_positions import Positions
+from gradscope.recording.continued_recording import continued
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.evidence.training import (

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gradscope.recording.evidence import EVIDENCE
 from gradscope.recording.evidence.batches import ProbeRecord
-from gradscope.recording.evidence.code import SourceRecord
-from gradscope.recording.evidence.training import TrainedOptimizer
+from gradscope.recording.evidence.training import SourceRecord, TrainedOptimizer
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.recording.tables import evidence_tables
 from tests.recording.recordings import same, small

@@ -1,6 +1,9 @@
 import builtins
 import math
+import random
 from array import array
+from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -8,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording.stored_gradient import in_python, inner_products
+from gradscope.recording.thinning.chunks import cosines_of
+from gradscope.recording.thinning.readings import Reading
 
 NUMBERS = st.floats(min_value=-(2.0**50), max_value=2.0**50, width=32)
 PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40)
@@ -56,3 +61,29 @@ def test_numpy_need_not_be_installed(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     one, other = array("f", [1.0, 2.0]), array("f", [3.0, 4.0])
     assert inner_products(one, other) == in_python(one, other) == (11.0, 5.0, 25.0, 8.0)
+
+
+def test_cosines_are_counted_by_line_and_hundredth():
+    chooser = random.Random(0)
+    cosines = [chooser.uniform(-1.0, 1.0) for _ in range(500)]
+    blank = Reading(0, None, {})
+    readings = [
+        replace(blank, step=step, cosines={step % 2: cosine}) for step, cosine in enumerate(cosines)
+    ]
+    found = cosines_of(readings)
+    for site in (0, 1):
+        own = cosines[site::2]
+        assert sum(found[site].values()) == len(own)
+        for limit in (0, 50, 80, 95):
+            below = sum(count for hundredth, count in found[site].items() if hundredth < limit)
+            assert below == sum(cosine < limit / 100 for cosine in own)
+    assert (
+        found[0] + found[1]
+        == cosines_of(
+            [
+                replace(one, cosines={0: cosine})
+                for one, cosine in zip(readings, cosines, strict=True)
+            ]
+        )[0]
+    )
+    assert not Counter(cosines_of([blank]))

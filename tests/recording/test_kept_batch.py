@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.batches.kept_batch import batches_in_memory
 from gradscope.recording.records import KeptBatch, Shape
+from gradscope.recording.rows_in_file import batches_in_memory
 from gradscope.recording.store import load_recording, save_recording
 from tests.recording.recordings import round_trip, small
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.opening import APPLICATION_ID, FORMAT
+from gradscope.recording.paths import APPLICATION_ID, FORMAT
 from gradscope.recording.records import EdgeRecord, EventRecord, Site, StepRecord
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.recording.table import BATCH

@@ -25,7 +25,7 @@ from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
-from gradscope.report.run.phrasing import dropped_text
+from gradscope.report.documents.run_phrasing import dropped_text
 from tests.nightly import some_on_push
 from tests.recording.recordings import same, small
 

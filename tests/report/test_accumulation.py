@@ -16,10 +16,10 @@ from gradscope.recording.evidence.batches import (
     MicroBatchRecord,
 )
 from gradscope.recording.finding import UNJUDGED
-from gradscope.report.accumulation import Accumulation, headline, off, remarks
-from gradscope.report.check.phrasing import remarks as check_remarks
-from gradscope.report.json.report import render_json, report_lines
-from gradscope.report.json.text import lines_text
+from gradscope.report.documents.accumulation import Accumulation, headline, off, remarks
+from gradscope.report.documents.check import remarks as check_remarks
+from gradscope.report.json.report import LINES, render_json, report_object
+from gradscope.report.json.shape import lines_of, lines_text
 from gradscope.report.render import render
 from gradscope.session.report import Report
 from tests.report.test_json_format import SCHEMA, valid
@@ -79,7 +79,7 @@ def test_nothing_is_said_where_nothing_was_asked(recording):
     for form in ("markdown", "concise"):
         text = render(report, form, ViewOptions(), None)
         assert "ccumulat" not in text
-    assert '"accumulation"' not in lines_text(report_lines(report))
+    assert '"accumulation"' not in lines_text(lines_of(report_object(report), LINES))
 
 
 def test_mean(recording):
@@ -217,7 +217,9 @@ def test_json_follows_the_schema_whatever_is_missing(recording):
         "rows": 4, "loss": 1.0, "finite": True, "count": 4.0, "weight": 0.5,
     }  # fmt: skip
     assert value["parameters"]["first.weight"]["remaining"] == "NaN"
-    lines = [json.loads(line) for line in lines_text(report_lines(report)).splitlines()]
+    lines = [
+        json.loads(line) for line in lines_text(lines_of(report_object(report), LINES)).splitlines()
+    ]
     (line,) = [line for line in lines if line["kind"] == "accumulation"]
     assert line == {"kind": "accumulation", **value}
 

@@ -5,8 +5,8 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.analysis.report import Report
-from gradscope.report.attention import attention_sections
 from gradscope.report.document import Share, Table
+from gradscope.report.documents.attention import attention_sections
 from gradscope.rules.engine import judge
 from tests.rules.watching import recording_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradscope.analysis.view import ViewOptions
-from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.report.render import render
 from gradscope.report.snippets import column_of

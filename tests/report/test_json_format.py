@@ -8,8 +8,8 @@ import pytest
 from gradscope.recording.finding import Finding, RelatedLocation, Verdict
 from gradscope.recording.records import Site
 from gradscope.recording.store import load_recording
-from gradscope.report.json.report import render_json, report_lines
-from gradscope.report.json.text import lines_text
+from gradscope.report.json.report import LINES, render_json, report_object
+from gradscope.report.json.shape import lines_of, lines_text
 from gradscope.session.report import Report
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())
@@ -150,7 +150,9 @@ def test_json_has_a_row_a_line(report):
 
 def test_json_lines_name_their_kind(hostile_recording):
     report = Report.from_recording(hostile_recording, Verdict(findings=(finding(),)))
-    lines = [json.loads(line) for line in lines_text(report_lines(report)).split("\n")]
+    lines = [
+        json.loads(line) for line in lines_text(lines_of(report_object(report), LINES)).split("\n")
+    ]
     kinds = [line["kind"] for line in lines]
     assert kinds[:3] == ["meta", "summary", "graph"]
     assert kinds.count("parameter") == len(report.parameters)
@@ -163,7 +165,10 @@ def test_json_lines_name_their_kind(hostile_recording):
 
 def test_json_lines_hold_the_rows_of_the_json_report(hostile_report):
     whole = valid(render_json(hostile_report))
-    lines = [json.loads(line) for line in lines_text(report_lines(hostile_report)).split("\n")]
+    lines = [
+        json.loads(line)
+        for line in lines_text(lines_of(report_object(hostile_report), LINES)).split("\n")
+    ]
     for kind, part in [("parameter", "parameters"), ("module", "modules"), ("tensor", "tensors")]:
         rows = [line for line in lines if line["kind"] == kind]
         assert rows == [{"kind": kind, **row} for row in whole[part]]

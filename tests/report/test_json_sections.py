@@ -10,9 +10,10 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.analysis.report import Report
-from gradscope.report.json.report import render_json, report_lines
+from gradscope.report.json.report import LINES, render_json, report_object
+from gradscope.report.json.shape import lines_of
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.report.test_attention import Mixed, trained
 
@@ -68,5 +69,5 @@ def test_the_training_on_one_batch():
     assert found["moved"]["0.bias"] is None
     assert found["moved"]["0.weight"] > 0
     assert (found["unmoved"], found["stuck_since"]) == ([], None)
-    kinds = [kind for kind, _ in report_lines(report)]
+    kinds = [kind for kind, _ in lines_of(report_object(report), LINES)]
     assert kinds.count("overfit") == 1

@@ -20,8 +20,10 @@ from gradscope.report.json.shape import (
     Pattern,
     Shape,
     Within,
+    finite,
+    lines_of,
+    object_text,
 )
-from gradscope.report.json.text import finite, lines_of, object_text
 from tests.schemas import FOLDER, SCHEMAS, schema_text
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.parameter_names import folded_names
+from gradscope.report.number_format import folded_names
 
 ENCODER = tuple(
     f"encoder.layers.{number}.{part}.{name}"

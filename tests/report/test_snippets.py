@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.report.snippets import snippets

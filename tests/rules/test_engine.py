@@ -17,7 +17,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.selection import parsed_selectors, rules_named
 from gradscope.rules.settings import Settings
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 
 PLANNED: dict[str, list[dict[str, object]]] = {}

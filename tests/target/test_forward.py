@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 
 
 def error_of(model, batch):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 
 NET = """
 class Net(nn.Module):

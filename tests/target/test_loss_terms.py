@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 
 X = torch.randn(4, 3)
 

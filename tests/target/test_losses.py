@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 
 NET = "model = nn.Linear(3, 4)\nbatch = torch.ones(8, 3)\n"
 PAIR = "model = nn.Linear(3, 4)\nbatch = (torch.ones(8, 3), torch.zeros(8, dtype=torch.long))\n"

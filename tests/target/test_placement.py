@@ -4,7 +4,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 
 NET = "model = nn.Linear(3, 1)\nbatch = torch.ones(2, 3)\n"
 

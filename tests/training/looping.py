@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gradscope.recording.records import Recording
 from gradscope.session.inspection import record
 from gradscope.target.batches import LoadedBatches
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 
 SEED = 5

@@ -12,13 +12,13 @@ from gradscope.analysis.recording_index import RecordingIndex, first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.finding_phrasing import training_text
-from gradscope.report.json.report import render_json, report_lines
-from gradscope.report.json.text import lines_text
+from gradscope.report.json.report import LINES, render_json, report_object
+from gradscope.report.json.shape import lines_of, lines_text
 from gradscope.report.render import render
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record
 from gradscope.session.report import Report
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.report.test_json_format import valid
 from tests.training.looping import watched
@@ -79,8 +79,8 @@ def test_findings_tell_the_judged_step(recording):
     assert {finding.step for finding in findings} == {3}
 
 
-def lines_of(report):
-    return lines_text(report_lines(report)).splitlines()
+def lines_in(report):
+    return lines_text(lines_of(report_object(report), LINES)).splitlines()
 
 
 def test_report_has_the_numbers_of_every_step(recording):
@@ -96,7 +96,7 @@ def test_report_has_the_numbers_of_every_step(recording):
     norms = [first["parameters"][name] for name in ("head.weight", "head.bias")]
     assert math.hypot(*norms) == pytest.approx(first["grad_norm"])
     assert first["parameters"]["idle.weight"] is None
-    kinds = [json.loads(line)["kind"] for line in lines_of(report)]
+    kinds = [json.loads(line)["kind"] for line in lines_in(report)]
     assert kinds.count("training") == 3
 
 

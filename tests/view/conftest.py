@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gradscope.cli.view.serving import serving
+from gradscope.cli.view import serving
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.meta import header_of
 from gradscope.recording.run_recorder import RunRecorder

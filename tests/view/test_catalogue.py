@@ -11,8 +11,7 @@ from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.overview import course_of, read_overview
 from gradscope.recording.store import load_recording
 from gradscope.rules.settings import DEFAULT_SETTINGS
-from gradscope.view.catalogue import Catalogue, state_of
-from gradscope.view.library import Library
+from gradscope.view.catalogue import Catalogue, Library, state_of
 from tests.recording.test_thinning import ROOM, numbers, written
 from tests.view.conftest import begun_run, written_run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.cli.view import beside_run
+from gradscope.cli.run import view_server
 from gradscope.rules.settings import DEFAULT_SETTINGS
 from tests.launch.conftest import ENVIRONMENT
 from tests.view.conftest import written_run
@@ -30,7 +30,7 @@ def test_the_address_goes_to_stdout_and_leads_to_the_list(command, tmp_path, mon
     written_run(tmp_path / "run.gradscope")
     found = []
     monkeypatch.setattr(
-        "gradscope.cli.view.command.wait_for_end",
+        "gradscope.cli.view.wait_for_end",
         lambda server: found.append(fetched(server.address)),
     )
     code, out, err = command("view", tmp_path)
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_it_with_success(tmp_path):
 
 def test_the_server_of_a_run_prints_its_address_and_ends_after_the_run(tmp_path, capfd):
     path = written_run(tmp_path / "run.gradscope")
-    child = beside_run.start_beside(path, DEFAULT_SETTINGS, patience=0)
+    child = view_server.start_beside(path, DEFAULT_SETTINGS, patience=0)
     text = ""
     while not (address := ADDRESS.search(text)):
         assert child.poll() is None

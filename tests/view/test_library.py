@@ -2,7 +2,7 @@
 
 import os
 
-from gradscope.view.library import Library
+from gradscope.view.catalogue import Library
 
 
 def touched(folder, *names):

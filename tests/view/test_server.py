@@ -271,7 +271,7 @@ def test_a_large_answer_is_compressed_for_who_takes_it(serve, tmp_path):
 
 def test_the_server_starts_without_torch(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from gradscope.cli.view.serving import serving\n"
+        "import sys; from pathlib import Path; from gradscope.cli.view import serving\n"
         "from gradscope.rules.settings import DEFAULT_SETTINGS\n"
         f"with serving([Path({str(tmp_path)!r})], DEFAULT_SETTINGS, 0) as server:\n"
         "    import urllib.request; urllib.request.urlopen(server.address).read()\n"

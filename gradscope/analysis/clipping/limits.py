@@ -20,7 +20,7 @@ _NORMAL = 1.4826
 """Number of standard deviations of a normal distribution in one median absolute deviation."""
 # Three standard deviations hold 99.7 % of a normal distribution.
 _DEVIATIONS = 3.0
-_FLAT = 1.5
+FLAT = 1.5
 """Multiple of the median that limits typical norms if the norms do not vary."""
 
 
@@ -42,13 +42,18 @@ class Level:
     """Whether the first half never reaches the level of the second."""
 
     @property
+    def spread(self) -> float:
+        """Standard deviation of these norms, as of a normal distribution with their median."""
+        return _NORMAL * self.deviation
+
+    @property
     def limit(self) -> float:
         """The largest norm that cuts outliers alone, rounded to two digits."""
         # The deviation is zero if most norms are equal. The median as a limit would cut all above
         # it.
         if not self.deviation:
-            return rounded(_FLAT * self.median)
-        return rounded(self.median + _DEVIATIONS * _NORMAL * self.deviation)
+            return rounded(FLAT * self.median)
+        return rounded(self.median + _DEVIATIONS * self.spread)
 
 
 def level_of(norms: Sequence[float], *, in_order: bool = True) -> Level | None:
@@ -209,7 +214,7 @@ Mark = Literal["", "given", "auto", "given, auto"]
 
 _ROWS = 9
 _LEAST_ROWS = 4
-_ENOUGH = 100
+ENOUGH = 100
 """Minimum number of norms for a reliable limit: fewer do not show rare outliers."""
 
 
@@ -252,7 +257,7 @@ def advise(norms: Sequence[float], *, in_order: bool) -> Advice | None:
         level=level,
         share=sum(_is_cut(level.limit, norm) for norm in typical) / len(typical),
         quantiles=tuple((share, quantile(typical, share)) for share in (0.5, 0.75, 0.9, 0.99)),
-        is_sure=len(typical) >= _ENOUGH and not level.still_moves,
+        is_sure=len(typical) >= ENOUGH and not level.still_moves,
     )
 
 

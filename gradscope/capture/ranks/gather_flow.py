@@ -1,14 +1,20 @@
-"""Follows the result of a gather through a script's source to the loss."""
+"""Follows what ranks gather: its result to the loss, and the order of the gathering modules."""
 
 import ast
 import functools
+import zlib
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 
+from gradscope.capture.ranks.observations import RankLog
+from gradscope.capture.ranks.placement import groups_of, is_fsdp2
 from gradscope.capture.source.statements import nodes_within, tree_of
 from gradscope.capture.training.locations import Location, stem
+from gradscope.capture.training.state import TrainingState
 from gradscope.frozen import dataclass
 
 _ROUNDS = 8
@@ -16,6 +22,10 @@ _ROUNDS = 8
 
 _INERT = frozenset({"detach", "item", "no_grad", "len", "print", "argmax", "float", "int"})
 """Calls whose result carries no value of the gather into a loss."""
+
+
+_MOST = 256
+"""Maximum number of modules in a pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +245,45 @@ def _may_be_module(function: ast.expr) -> bool:
     """Return whether a call may be one of a module, and not of a function of torch."""
     name = stem(function) or ""
     return bool(name) and not name.startswith(("torch", "F.", "dist.", "nn.", "math."))
+
+
+class GatherOrder:
+    """Notes each module that is sharded over all ranks at its first call since the last backward.
+
+    Args:
+        training: State of the training.
+        log: Receives the lines of the calls.
+    """
+
+    def __init__(self, training: TrainingState, log: RankLog) -> None:
+        self._training, self._log = training, log
+        self._names: dict[str, int] = {}
+        """Modules called since the last backward, with a code for each name."""
+
+    def see(self, module: nn.Module, frame: FrameType) -> None:
+        """Note a call of a module with gradients enabled, at a frame."""
+        name = _name_of(module) if is_fsdp2(module) else None
+        if name is None or name in self._names or len(self._names) >= _MOST:
+            return
+        code = self._names[name] = zlib.crc32(name.encode())
+        site = self._log.site(self._training.locations.of(frame))
+        self._log.note("sharded-call", site, name, {"code": float(code)})
+
+    def take(self) -> tuple[int, ...]:
+        """Return the codes of a pass, and start the next one."""
+        codes = tuple(self._names.values())
+        self._names = {}
+        return codes
+
+
+def _name_of(module: Any) -> str | None:  # noqa: ANN401 - a class that may not be loaded
+    """Return the name that FSDP2 knows a module by; None if not all ranks share its weights.
+
+    The outermost module, whose weights all ranks gather first, has none.
+    """
+    for group in groups_of(module):
+        name = getattr(group, "_module_fqn", None)
+        size = getattr(getattr(group, "mesh_info", None), "shard_mesh_size", None)
+        if name and size == dist.get_world_size():
+            return str(name)
+    return None

@@ -14,7 +14,7 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.locations import Location
-from gradscope.capture.training.observers import Taken
+from gradscope.capture.training.step_captures import Taken
 from gradscope.recording.evidence.ranks import RankEvent
 
 _MOST_ELEMENTS = 4_096

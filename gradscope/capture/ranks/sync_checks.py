@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
-from gradscope.capture.messages import tell
+from gradscope.capture.interpreter import tell
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.reading import is_plain
 from gradscope.capture.training.gradient_state import Entry

@@ -17,9 +17,8 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.ranks.buffers import Buffers
 from gradscope.capture.ranks.collectives import Collectives
-from gradscope.capture.ranks.communication_hooks import undivided_sum
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
-from gradscope.capture.ranks.gather_order import GatherOrder
+from gradscope.capture.ranks.gather_flow import GatherOrder
 from gradscope.capture.ranks.observations import RankLog, digest, line_outside, row_digests
 from gradscope.capture.ranks.parameter_uses import ParameterUses
 from gradscope.capture.ranks.placement import (
@@ -29,16 +28,16 @@ from gradscope.capture.ranks.placement import (
     is_launched,
     waits_for_reduction,
 )
-from gradscope.capture.ranks.rank_arithmetic import rank_arithmetic
+from gradscope.capture.ranks.rank_arithmetic import rank_arithmetic, undivided_sum
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.sources import Sources
 from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
 from gradscope.capture.ranks.written_lines import written_lines
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.guard import Function, Patches
-from gradscope.capture.training.observers import Taken
 from gradscope.capture.training.optimizers import parameters_of
 from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.step_captures import Taken
 from gradscope.recording.evidence.ranks import RankPass
 from gradscope.target import members
 

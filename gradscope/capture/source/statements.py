@@ -20,7 +20,7 @@ from torch.autograd.function import BackwardCFunction
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions, Registration
 from gradscope.capture.source.lines import INSTALLED, Line, lines_of
-from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.evidence.training import SourceRecord, StatementRecord
 from gradscope.recording.records import Site
 
 _FILLING = frozenset(

@@ -15,10 +15,16 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.observed_calls import Args, Function, Kwargs
 from gradscope.capture.source.lines import Caller, Forward, Line
+from gradscope.capture.step.behind_cuts import (
+    ARRAYS,
+    SHARING,
+    DetachedMemory,
+    NumpyNumbers,
+    PlainNumbers,
+    is_in_place,
+)
 from gradscope.capture.step.derivatives import asks_for_second_order
-from gradscope.capture.step.detached_memory import SHARING, DetachedMemory, is_in_place
 from gradscope.capture.step.graph import Edge, edges, tensors
-from gradscope.capture.step.read_numbers import ARRAYS, NumpyNumbers, PlainNumbers
 from gradscope.capture.tensor_references import TensorNotes
 from gradscope.recording.cut_record import CutKind
 

@@ -20,23 +20,27 @@ from gradscope.capture.step.forward_calls import (
     SwitchObserver,
 )
 from gradscope.capture.step.graph import Graph, walk
-from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.bootstraps import BootstrapObserver
 from gradscope.capture.step.losses.fresh_targets import FreshTargetObserver
 from gradscope.capture.step.losses.own_rows import OwnRowObserver
-from gradscope.capture.step.losses.padded_means import PaddedMeanObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
-from gradscope.capture.step.losses.probability_targets import ProbabilityTargetObserver
-from gradscope.capture.step.losses.target_ranges import TargetRangeObserver
+from gradscope.capture.step.losses.target_ranges import (
+    ProbabilityTargetObserver,
+    TargetRangeObserver,
+)
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.self_averages import SelfAverageObserver
-from gradscope.capture.step.sequences.behind_padding import BehindPaddingObserver
 from gradscope.capture.step.sequences.masked_weights import MaskedWeightObserver
+from gradscope.capture.step.sequences.padding import (
+    BehindPaddingObserver,
+    PaddedMeanObserver,
+)
 from gradscope.capture.step.sequences.padding_masks import PaddingMaskObserver
-from gradscope.capture.step.sequences.position_rows import PositionRowObserver
+from gradscope.capture.step.sequences.positions import PositionRowObserver
 from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.step.stored_gradients import KeptGradientObserver
 from gradscope.capture.step.unvarying import UnvaryingObserver
 from gradscope.capture.step.views import forget_views
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made

@@ -3,7 +3,9 @@
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable
-from types import FrameType
+from types import (
+    FrameType,
+)
 
 from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 

@@ -18,8 +18,7 @@ from gradscope.capture.step.graph import free_the_dead
 from gradscope.capture.training.event_log import Number, known, number, unread
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.guard import Function
-from gradscope.capture.training.history.history import History
-from gradscope.capture.training.history.reused import ReusedOperations
+from gradscope.capture.training.history.history import History, ReusedOperations
 from gradscope.capture.training.locations import Location, subject_of
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.repeated_backwards import (

@@ -1,14 +1,15 @@
-"""Replaces functions of torch during recording, and keeps gradscope's faults off the script."""
+"""Replaces functions of torch, keeps gradscope's faults off the script, and postpones signals."""
 
 import functools
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from traceback import walk_tb
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
@@ -18,6 +19,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from gradscope.capture.compiler import follow_original, skip_frame, unfollowed
 from gradscope.capture.interpreter import uncounted
 from gradscope.errors import GradscopeError
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGALRM")
+"""Signals whose handlers usually raise: for Ctrl-C, the end of a job, and a time limit."""
+
+_NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 def is_interruption(error: BaseException) -> bool:
@@ -251,3 +257,34 @@ class Patches:
             replaced = self._replaced.pop()
             if vars(replaced.owner).get(replaced.name) is replaced.ours:
                 setattr(replaced.owner, replaced.name, replaced.original)
+
+
+@contextmanager
+def postponed_signals(later: Callable[[Callable[[], None]], None]) -> Iterator[None]:
+    """Pass the calls of the script's signal handlers inside the block to `later`.
+
+    Handlers run in the main thread only, between any two instructions. Where one raises, for
+    example `KeyboardInterrupt`, the rest of the block would not run.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {int(number): signal.getsignal(number) for number in _NUMBERS}
+
+    def postpone(number: int, _: FrameType | None) -> None:
+        handler = handlers[number]
+        if callable(handler):
+            later(lambda: _call(handler, number))
+
+    replaced = [number for number, handler in handlers.items() if callable(handler)]
+    try:
+        for number in replaced:
+            signal.signal(number, postpone)
+        yield
+    finally:
+        for number in reversed(replaced):
+            signal.signal(number, handlers[number])
+
+
+def _call(handler: Callable[[int, FrameType], object], number: int) -> None:
+    handler(number, sys._getframe())

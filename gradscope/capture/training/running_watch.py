@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
-from gradscope.capture.messages import tell
+from gradscope.capture.interpreter import tell
 from gradscope.capture.ranks.sync_checks import SyncChecks
 from gradscope.capture.ranks.watch import RankWatch
 from gradscope.capture.tensor_references import allow_swaps

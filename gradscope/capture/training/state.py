@@ -7,23 +7,20 @@ from types import FrameType
 from torch.optim import Optimizer
 
 from gradscope.capture.training.batches import Batches
+from gradscope.capture.training.captured_lines import UnusedDerivatives, UnvaryingResults
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.kept_weights.shared_weights import SharedWeights
-from gradscope.capture.training.kept_weights.still_targets import StillTargets
-from gradscope.capture.training.kept_weights.wrong_averages import WrongAverages
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
 from gradscope.capture.training.models.model_records import Forwards
 from gradscope.capture.training.models.models import Models
-from gradscope.capture.training.observers import ManualSteps, RankObserver
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
-from gradscope.capture.training.step_captures import StepCaptures
+from gradscope.capture.training.shared_weights import SharedWeights
+from gradscope.capture.training.step_captures import ManualSteps, RankObserver, StepCaptures
 from gradscope.capture.training.steps.update_lines import erasures, only_line_of
-from gradscope.capture.training.unused_derivatives import UnusedDerivatives
-from gradscope.capture.training.unvarying_results import UnvaryingResults
+from gradscope.capture.training.target_copies import StillTargets, WrongAverages
 from gradscope.recording.events import OUTSIDE, ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.meta import Header

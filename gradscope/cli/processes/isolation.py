@@ -23,8 +23,8 @@ from gradscope.cli.progress import erase_progress
 from gradscope.errors import ExitCode, GradscopeError, GuessNeededError
 from gradscope.frozen import dataclass
 from gradscope.recording.records import Recording, is_installed
+from gradscope.recording.rows_in_file import in_memory
 from gradscope.recording.store import load_recording
-from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.target.options import TargetOptions, Trial
 
 

@@ -17,8 +17,13 @@ from gradscope.cli.output import (
     set_verbosity,
     wanted_output,
 )
-from gradscope.cli.run.planned import PlainRun, PlannedRanks, PlannedRun, RunPlanned
-from gradscope.cli.run.recording_location import recording_location
+from gradscope.cli.run.planned import (
+    PlainRun,
+    PlannedRanks,
+    PlannedRun,
+    RunPlanned,
+    recording_location,
+)
 from gradscope.cli.running import settings_of, typed_command
 from gradscope.config.formats import OutputFormatOption
 from gradscope.errors import GradscopeError

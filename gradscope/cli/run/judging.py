@@ -32,8 +32,8 @@ from gradscope.recording.evidence.ranks import RankIdentity
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from gradscope.report.check.phrasing import closing_text, found_text
 from gradscope.report.document import Mark, Word
+from gradscope.report.documents.check import closing_text, found_text
 from gradscope.report.render import Manner, finding_lines, render, render_check
 from gradscope.rules.engine import judge
 from gradscope.rules.job_judging import judge_job

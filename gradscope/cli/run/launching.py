@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from gradscope.cli.run.live import LiveDisplay
-    from gradscope.export.live.log import MetricsLog
+    from gradscope.export.live_metrics import MetricsLog
     from gradscope.launch.started_ranks import StartedRanks
 
 _CLOSELY, _THEN_EVERY = 20, 50
@@ -130,7 +130,7 @@ class WatchedRun:
 
 def _started_view(planned: PlannedRun, path: Path) -> "subprocess.Popen[bytes] | None":
     with preserved_random_state():
-        from gradscope.cli.view.beside_run import start_beside
+        from gradscope.cli.run.view_server import start_beside
 
     return start_beside(path, planned.settings)
 
@@ -138,7 +138,7 @@ def _started_view(planned: PlannedRun, path: Path) -> "subprocess.Popen[bytes] |
 def _metrics_log(planned: PlannedRun, path: Path, names: Sequence[str]) -> "MetricsLog":
     # Deferred: it imports all rules.
     with preserved_random_state():
-        from gradscope.export.live.log import MetricsLog
+        from gradscope.export.live_metrics import MetricsLog
 
     return MetricsLog(path, names, planned.settings, show_note)
 

@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, Command] = {
     "graph": Command("graph", needs_words=True),
     "report": Command("report", needs_words=True),
     "compare": Command("compare", needs_words=True),
-    "view": Command("view.command"),
+    "view": Command("view"),
     "export": Command("export", needs_words=True),
     "fix": Command("fix", needs_words=True),
     "rule": Command("rule"),

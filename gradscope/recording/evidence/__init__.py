@@ -9,12 +9,10 @@ from types import ModuleType
 
 from gradscope.recording.evidence import (
     batches,
-    code,
     failures,
     forward,
     parameters,
     ranks,
-    sequences,
     summaries,
     training,
 )
@@ -30,7 +28,7 @@ def _kinds(*topics: ModuleType) -> Iterator[type]:
 
 EVIDENCE: tuple[type, ...] = tuple(
     sorted(
-        _kinds(batches, code, failures, forward, parameters, ranks, sequences, summaries, training),
+        _kinds(batches, failures, forward, parameters, ranks, summaries, training),
         key=lambda kind: kind.__name__,
     )
 )

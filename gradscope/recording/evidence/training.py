@@ -1,4 +1,4 @@
-"""Evidence on a training: its optimizers and clips, rounded updates, and the cost of recording."""
+"""Evidence on a training: optimizers, clips, rounded updates, cost, and the code around lines."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal
@@ -322,3 +322,30 @@ class RunEnding:
     file: str = ""
     """File where it was raised, preferably not installed code; empty if unknown."""
     line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """Consecutive lines of a file."""
+
+    table: ClassVar[str] = "source"
+    file: str
+    """Path, as in the recording's sites."""
+    first: int
+    """Number of the first line, counted from 1."""
+    lines: tuple[str, ...]
+    """Lines without line breaks and trailing spaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementRecord:
+    """A statement on several lines; for a compound statement, only its header."""
+
+    table: ClassVar[str] = "statement"
+    file: str
+    """Path, as in the recording's sites."""
+    first: int
+    """Number of its first line, counted from 1."""
+    last: int
+    text: str
+    """Source text, with line breaks."""

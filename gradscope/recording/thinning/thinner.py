@@ -11,7 +11,6 @@ from gradscope.recording.evidence.summaries import LimitRecord
 from gradscope.recording.records import CapturedStep, EventRecord, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
 from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS, evidence_tables
-from gradscope.recording.thinning.captures import CapturesKept
 from gradscope.recording.thinning.chunks import (
     TOGETHER,
     Chunk,
@@ -23,16 +22,20 @@ from gradscope.recording.thinning.chunks import (
     whole_step,
 )
 from gradscope.recording.thinning.readings import Reading, Readings
-from gradscope.recording.thinning.room import CLOSING, FOLDED, Room
-from gradscope.recording.thinning.updates import LED, follows_large_update
+from gradscope.recording.thinning.room import (
+    CLOSING,
+    FOLDED,
+    LED,
+    CapturesKept,
+    Room,
+    follows_large_update,
+)
 from gradscope.recording.writer import RecordingWriter
 
 _BEFORE, _AFTER = 128, 10
 """Steps before and after an event that are kept: with so many before it, rules compare a spike."""
-
 _CHECKED = 16
 """Number of steps between two checks of the size of the file."""
-
 _FULL, _EASED, _SHRUNK = 0.85, 0.75, 0.6
 """Shares of the limit: from the first on less is kept, until the second is reached, or the third if
 there was no room for a step."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from gradscope.check.results import CheckResult
 from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import SEVERITIES, Severity
-from gradscope.report.check.phrasing import closing_text
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -15,6 +14,7 @@ from gradscope.report.ci.reported import (
     unmatched_text,
     worst_first,
 )
+from gradscope.report.documents.check import closing_text
 
 _SHOWN = 10
 """Maximum number of annotations of each level that GitHub shows per step."""

@@ -10,8 +10,8 @@ from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
 from gradscope.recording.records import Recording
-from gradscope.report.check.phrasing import seeds_text, when_text
 from gradscope.report.ci.locations import Placement, placement
+from gradscope.report.documents.check import seeds_text, when_text
 from gradscope.report.finding_phrasing import concerned_text, consequence_text, fix_lines
 from gradscope.rules.fingerprint import unique_fingerprints
 

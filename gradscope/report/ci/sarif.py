@@ -8,7 +8,6 @@ from urllib.parse import quote
 from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Edit, Finding, Fix, Severity
-from gradscope.report.check.phrasing import unjudged_rules
 from gradscope.report.ci.locations import Location, RelatedLocation, location_of
 from gradscope.report.ci.reported import (
     ReportedFinding,
@@ -17,8 +16,8 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.json.shape import Json, Object
-from gradscope.report.json.text import finite
+from gradscope.report.documents.check import unjudged_rules
+from gradscope.report.json.shape import Json, Object, finite
 from gradscope.report.rule_manual import markdown_manual
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import manual_of

@@ -5,12 +5,6 @@ from collections.abc import Iterable, Iterator
 from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
-from gradscope.report.check.phrasing import (
-    closing_text,
-    found_text,
-    measured_text,
-    unjudged_rules,
-)
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
@@ -18,6 +12,12 @@ from gradscope.report.ci.reported import (
     reported,
     stale_text,
     unmatched_text,
+)
+from gradscope.report.documents.check import (
+    closing_text,
+    found_text,
+    measured_text,
+    unjudged_rules,
 )
 from gradscope.report.finding_phrasing import evidence_text
 from gradscope.report.formats.markdown import code, escape, fenced, prose

@@ -29,8 +29,14 @@ from gradscope.report.document import (
     Word,
     plain,
 )
-from gradscope.report.formats.text_lines import STYLES, cut, hanging, written
-from gradscope.report.formats.text_tables import text_table, tree_label
+from gradscope.report.formats.text_lines import (
+    STYLES,
+    cut,
+    hanging,
+    text_table,
+    tree_label,
+    written,
+)
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.snippets import CodeLine, Label, Snippet
 from gradscope.report.strips import BROKEN, ZERO, strip

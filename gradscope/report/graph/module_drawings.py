@@ -14,9 +14,9 @@ from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.layout import Arrangements, lay_out
+from gradscope.report.graph.loops import unrolled
 from gradscope.report.graph.part_vertices import VertexMaker
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
-from gradscope.report.graph.unrolled import unrolled
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, shortened_part
 from gradscope.report.html.page import Chart
 

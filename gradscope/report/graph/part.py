@@ -12,9 +12,9 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.frozen import dataclass
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.boxes import Boxes, Contents, Path, without_unused
+from gradscope.report.graph.loops import Turn, module_surroundings, unrolled
 from gradscope.report.graph.part_vertices import Key, PartLinks, Position, VertexMaker, whole_boxes
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
-from gradscope.report.graph.unrolled import Turn, module_surroundings, unrolled
 from gradscope.report.graph.vertices import GraphPart, Vertex
 
 _OUTSIDE = {"before": "before", "after": "after", "rest": "outside of modules"}

@@ -82,7 +82,7 @@ def render_graph(
                 render_graph_text(report, options, console)
             return RenderedGraph(text=capture.get().rstrip("\n"))
         case "json":
-            from gradscope.report.graph.json_format import render_graph_json
+            from gradscope.report.graph.languages import render_graph_json
 
             whole = replace(options, has_views=True, folds_repeats=False)
             part = graph_part(report, whole)
@@ -100,11 +100,11 @@ def render_graph(
 def _drawn(graph_format: Literal["dot", "mermaid", "svg"], part: GraphPart, name: str) -> str:
     match graph_format:
         case "dot":
-            from gradscope.report.graph.dot import render_dot
+            from gradscope.report.graph.languages import render_dot
 
             return render_dot(part)
         case "mermaid":
-            from gradscope.report.graph.mermaid import render_mermaid
+            from gradscope.report.graph.languages import render_mermaid
 
             return render_mermaid(part)
         case "svg":

@@ -24,9 +24,9 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.records import NodeRecord
+from gradscope.report.graph.loops import Turn, module_surroundings, unrolled
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import cut_call, cut_location, cuts_of, module_of
-from gradscope.report.graph.unrolled import Turn, module_surroundings, unrolled
 from gradscope.report.number_format import operation_text, span_figure
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.strips import Scale, sparkline, strip

@@ -33,8 +33,6 @@ class Vertex:
     """Operation by autograd's name, or a name that may contain any character."""
     name: str = ""
     """Name inside the box in which it is drawn; empty if that is the label."""
-    module: int | None = None
-    """Module in which it is drawn."""
     box: int | None = None
     """Box that the vertex is drawn in."""
     nodes: tuple[int, ...] = ()

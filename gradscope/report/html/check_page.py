@@ -20,8 +20,9 @@ from gradscope.errors import ExitCode
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
-from gradscope.report.check.document import OUTCOMES
-from gradscope.report.check.phrasing import (
+from gradscope.report.document import Fact
+from gradscope.report.documents.check import (
+    OUTCOMES,
     closing_text,
     failure_text,
     found_text,
@@ -31,7 +32,6 @@ from gradscope.report.check.phrasing import (
     unjudged_everywhere,
     when_text,
 )
-from gradscope.report.document import Fact
 from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     FindingCard,

@@ -8,7 +8,8 @@ from gradscope.analysis.clipping.sections import MethodRow, Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import short
-from gradscope.report.clipping.phrasing import (
+from gradscope.report.document import Fact
+from gradscope.report.documents.clipping_phrasing import (
     METHODS,
     cut_text,
     direction_text,
@@ -17,11 +18,10 @@ from gradscope.report.clipping.phrasing import (
     rate_text,
     remarks,
 )
-from gradscope.report.document import Fact
+from gradscope.report.html.charts.axes import number
 from gradscope.report.html.charts.clip_limits import limit_chart, norm_chart
 from gradscope.report.html.charts.clip_shares import share_chart, share_table
 from gradscope.report.html.charts.clip_steps import step_chart
-from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import Tab, render_page
 from gradscope.report.html.phrasing import PageTexts, SummaryCell, SummaryTable, texts_of

@@ -8,7 +8,8 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.findings import ComparedFinding
 from gradscope.comparison.side import Side
 from gradscope.recording.finding import Severity
-from gradscope.report.comparison.phrasing import (
+from gradscope.report.document import Fact
+from gradscope.report.documents.comparison_phrasing import (
     STANDINGS,
     change_text,
     compared_text,
@@ -24,7 +25,7 @@ from gradscope.report.comparison.phrasing import (
     standing_text,
     verdict_text,
 )
-from gradscope.report.document import Fact
+from gradscope.report.html.charts.axes import number
 from gradscope.report.html.charts.comparison.curves import compared_curves
 from gradscope.report.html.charts.comparison.marks import (
     by_standing,
@@ -36,7 +37,6 @@ from gradscope.report.html.charts.comparison.marks import (
 from gradscope.report.html.charts.comparison.norms import compared_norms
 from gradscope.report.html.charts.comparison.ratios import compared_ratios, compared_spread
 from gradscope.report.html.charts.comparison.sides import compared_sides
-from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import Json, module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Served, Tab, render_page, within
 from gradscope.report.html.phrasing import (

@@ -1,9 +1,10 @@
-"""Writes a page: tabs in a template, with styles, scripts and data inside."""
+"""Writes a page: tabs in a template, with styles, scripts, data and manuals inside."""
 
 import json
 import re
+import sys
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from hashlib import sha256
@@ -15,10 +16,52 @@ from gradscope.frozen import dataclass
 from gradscope.report.document import plain
 from gradscope.report.formats.notebook import inner_html
 from gradscope.report.html.columns import Json
-from gradscope.report.html.manuals import manuals_of
 from gradscope.report.html.phrasing import PageTexts
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.manual import Manual, manual_of
+
+MANUAL_BUDGET = 250_000
+"""Characters for the manuals of a page."""
+
 
 ChartKind = Literal["plot", "graph", "table", "timeline", "two-steps"]
+
+
+def manuals_of(texts: Sequence[PageTexts], budget: int = MANUAL_BUDGET) -> list[Manual]:
+    """Return the manuals of the rules named on a page, as many of the first as fit.
+
+    Args:
+        texts: The texts of each tab.
+        budget: Characters for all of them.
+    """
+    if sys.flags.optimize >= 2:  # Python left the docstrings out.
+        return []
+    rules = {rule.code: rule for rule in RULES}
+    found = []
+    for code in dict.fromkeys(code for one in texts for code in _codes(one)):
+        if code not in rules:  # Of a recording that a newer version wrote.
+            continue
+        manual = manual_of(rules[code])
+        budget -= _manual_size(manual)
+        if budget < 0:
+            break
+        found.append(manual)
+    return found
+
+
+def _codes(texts: PageTexts) -> Iterator[str]:
+    yield from (card.rule for card in texts.cards)
+    for table in texts.summaries:
+        yield from (cell.rule for row in table.rows for cell in row if cell.rule)
+
+
+def _manual_size(manual: Manual) -> int:
+    sections = (section.text for section in manual.sections)
+    return (
+        len(manual.summary)
+        + sum(map(len, sections))
+        + sum(len(threshold.text) for threshold in manual.thresholds)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,18 @@ from dataclasses import fields
 from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
-from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
-from gradscope.report.attention import attention_sections
 from gradscope.report.document import Fact, Facts, FindingBlock, Section
+from gradscope.report.documents.accumulation import TITLE, Accumulation, headline, remarks
+from gradscope.report.documents.attention import attention_sections
+from gradscope.report.documents.inspection import (
+    header_of,
+    overfit_sections,
+    parameters_line,
+    summary_facts,
+)
+from gradscope.report.documents.run import part_text
 from gradscope.report.finding_phrasing import fix_text, guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
-from gradscope.report.inspection import header_of, parameters_line, summary_facts
-from gradscope.report.overfitting import overfit_sections
-from gradscope.report.run.document import part_text
 
 _WIDTH = 100
 """Characters of a line of a section."""

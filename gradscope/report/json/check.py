@@ -13,11 +13,11 @@ from gradscope.check.results import (
     reasons,
 )
 from gradscope.recording.finding import Severity
+from gradscope.report.finding_phrasing import next_of_check
 from gradscope.report.json import parts
 from gradscope.report.json.parts import Environment, Meta, Rules, Subject, Summary
-from gradscope.report.json.ranks import Ranks
+from gradscope.report.json.sections import Ranks
 from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape, Within
-from gradscope.report.next_command import next_of_check
 
 
 class Counts(Shape):

@@ -12,7 +12,8 @@ from gradscope.comparison.regressions import Outcome, RegressionKind
 from gradscope.comparison.side import Side as SideFacts
 from gradscope.recording.finding import Severity
 from gradscope.recording.records import Reach
-from gradscope.report.comparison.phrasing import norm_limit, regression_text
+from gradscope.report.documents.comparison_phrasing import norm_limit, regression_text
+from gradscope.report.finding_phrasing import next_of_comparison
 from gradscope.report.json.parts import Environment, Finding, Meta, Rules, Subject
 from gradscope.report.json.shape import (
     INLINE,
@@ -27,7 +28,6 @@ from gradscope.report.json.shape import (
     Share,
     Within,
 )
-from gradscope.report.next_command import next_of_comparison
 
 
 class Tolerance(Shape, grows=True):

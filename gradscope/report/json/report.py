@@ -11,9 +11,8 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.rows import OtherStep as OtherStepRow
 from gradscope.recording.records import EventRecord, NodeKind, Reach, Site
-from gradscope.report.accumulation import Accumulation as AccumulationFacts
-from gradscope.report.json.accumulation import Accumulation
-from gradscope.report.json.attention import Experts, Logits
+from gradscope.report.documents.accumulation import Accumulation as AccumulationFacts
+from gradscope.report.finding_phrasing import next_of_report
 from gradscope.report.json.clipping import Clipping
 from gradscope.report.json.parts import (
     Environment,
@@ -25,11 +24,18 @@ from gradscope.report.json.parts import (
     Summary,
     Where,
 )
-from gradscope.report.json.ranks import Ranks
 from gradscope.report.json.run import TrainingRun, Window
-from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Positive, Shape
-from gradscope.report.json.text import lines_of, object_text
-from gradscope.report.next_command import next_of_report
+from gradscope.report.json.sections import Accumulation, Experts, Logits, Ranks
+from gradscope.report.json.shape import (
+    INLINE,
+    Count,
+    Named,
+    Object,
+    Of,
+    Positive,
+    Shape,
+    object_text,
+)
 
 
 def _still(found: OverfitFacts, report: Report) -> list[str]:
@@ -340,11 +346,6 @@ LINES: Mapping[str, str] = {
 def report_object(report: Report) -> Object:
     """Return the whole report."""
     return Whole.write(report, report)
-
-
-def report_lines(report: Report) -> Iterator[tuple[str, Object]]:
-    """Yield its parts, each object after its kind."""
-    return lines_of(report_object(report), LINES)
 
 
 def render_json(report: Report) -> str:

@@ -10,9 +10,9 @@ from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun as TrainingRunFacts
 from gradscope.analysis.view import shown_path
 from gradscope.recording.evidence.training import EndingKind, RunEnding
+from gradscope.report.documents.run_phrasing import pattern_text
 from gradscope.report.json.parts import Where
 from gradscope.report.json.shape import Count, Given, Of, Positive, Read, Shape, Share
-from gradscope.report.run.phrasing import pattern_text
 
 _COLUMNS = 100
 """Largest number of columns of the norms of modules."""

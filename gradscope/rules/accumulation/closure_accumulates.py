@@ -118,13 +118,14 @@ def _evaluations(series: Series) -> list[tuple[Window, int]]:
     """Return the steps with a known number of evaluations of their closure, and this number."""
     found = []
     # torch's LBFGS counts its evaluations in `func_evals` since it was made, not since the last
-    # step.
-    before = 0
+    # step; one that replaces it starts at 0.
+    before: dict[int | None, int] = {}
     for window in series.windows:
         total = window.step.evaluations
         if total is not None:
-            found.append((window, int(total) - before))
-            before = int(total)
+            optimizer = window.step.optimizer
+            found.append((window, int(total) - before.get(optimizer, 0)))
+            before[optimizer] = int(total)
     return found
 
 

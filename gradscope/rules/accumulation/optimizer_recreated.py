@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.code import SourceRecord
-from gradscope.recording.evidence.training import TrainedOptimizer
+from gradscope.recording.evidence.training import SourceRecord, TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext

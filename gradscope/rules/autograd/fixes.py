@@ -8,9 +8,9 @@ from gradscope.recording.evidence.failures import AutogradErrorRecord, CarriedHi
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.helpers.autograd_errors import errors_of, site_of
+from gradscope.source_edits.calls import without_argument
 from gradscope.source_edits.moved_statements import moved_after
 from gradscope.source_edits.passes import call_on
-from gradscope.source_edits.removed_operations import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, method_call, only
 from gradscope.source_edits.source_files import SourceFiles
 from gradscope.source_edits.statements import call_named

@@ -14,7 +14,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.helpers.clips import judged_series
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.source_edits.callers import statements_calling, statements_that_only
+from gradscope.source_edits.calls import statements_calling, statements_that_only
 from gradscope.source_edits.moved_statements import moved_after, moved_before, moved_into
 from gradscope.source_edits.numbers import literal_of
 from gradscope.source_edits.optimizers import (

@@ -8,8 +8,7 @@ from gradscope.analysis.loop_windows import LoopWindow
 from gradscope.analysis.losses.summarised_losses import stepped
 from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, StepEvent, only
-from gradscope.recording.evidence.code import SourceRecord
-from gradscope.recording.evidence.training import TrainedOptimizer
+from gradscope.recording.evidence.training import SourceRecord, TrainedOptimizer
 from gradscope.recording.records import CapturedStep, Site
 from gradscope.rules.context import RuleContext
 

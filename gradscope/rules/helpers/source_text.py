@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from keyword import iskeyword
 from typing import NamedTuple
 
-from gradscope.recording.evidence.code import StatementRecord
+from gradscope.recording.evidence.training import StatementRecord
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 

@@ -10,7 +10,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.loss.loss_broadcast import SqueezedDimension, squeezed_dimension
 from gradscope.rules.loss.normalised_twice import LAYER
-from gradscope.source_edits.removed_operations import without_argument, without_operation
+from gradscope.source_edits.calls import without_argument, without_operation
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, method_call, only
 from gradscope.source_edits.statements import line_of
 from gradscope.source_edits.variables import reads_behind

@@ -6,8 +6,8 @@ from math import prod
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext

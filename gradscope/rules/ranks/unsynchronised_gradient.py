@@ -178,7 +178,7 @@ class UnsynchronisedGradient(JobRule):
         kinds = ("unknown-parameter", "ignored")
         reported = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
         # Events name a parameter within the wrapped model, without the variable that holds it.
-        names = [name for name in _apart(job) if not f".{name}".endswith(reported or ("-",))]
+        names = [name for name in _apart(job) if not f".{name}".endswith(reported)]
         if (
             not names
             or job.is_by_hand

@@ -142,27 +142,26 @@ class WrongRankAverage(JobRule):
             return
         if _has_own_divisor(job.first):
             return
-        for rank in job.ranks:
-            site = self._division(context, job)
-            if site is None:
-                return
-            yield self.finding(
-                context,
-                message=(
-                    f"the loss is divided by the number of ranks, {job.world_size}, although "
-                    f"{job.strategy} averages the gradients over the ranks already"
-                ),
-                remedy="do not divide the loss by the number of ranks",
-                site=site,
-                related=[
-                    (loss_site(rank), "the loss is made here"),
-                    (forward_site(rank), "the forward is here"),
-                    (backward_site(rank), "the backward is here"),
-                ],
-                evidence={"loss_divided_by": job.world_size, "ranks": job.world_size},
-                ranks=[one.number for one in job.ranks],
-            )
+        site = self._division(context, job)
+        if site is None:
             return
+        rank = job.first
+        yield self.finding(
+            context,
+            message=(
+                f"the loss is divided by the number of ranks, {job.world_size}, although "
+                f"{job.strategy} averages the gradients over the ranks already"
+            ),
+            remedy="do not divide the loss by the number of ranks",
+            site=site,
+            related=[
+                (loss_site(rank), "the loss is made here"),
+                (forward_site(rank), "the forward is here"),
+                (backward_site(rank), "the backward is here"),
+            ],
+            evidence={"loss_divided_by": job.world_size, "ranks": job.world_size},
+            ranks=[one.number for one in job.ranks],
+        )
 
     def _division(self, context: RuleContext, job: Job) -> Site | None:
         """Return the line that divides the loss by the number of ranks, None if none does."""

@@ -64,7 +64,12 @@ class InputIgnored(Rule):
         """Yield a finding for every input without influence."""
         records = context.recording.evidence_of(IgnoredInputRecord)
         unread = [record for record in records if not record.is_measured]
-        for record in unread or records:
+        names = {record.name for record in unread}
+        measured = [record for record in records if record.is_measured]
+        others = [record for record in measured if _key(record.name) not in names]
+        # A tensor without influence may be the one that an unread parameter gets.
+        unmatched = len(unread) - (len(measured) - len(others))
+        for record in (*unread, *(others if len(others) > unmatched else ())):
             yield self._finding(context, record)
         for padding in context.recording.evidence_of(PaddingRecord):
             yield self._padding(context, padding)
@@ -103,3 +108,8 @@ class InputIgnored(Rule):
             cause=record.name,
             caused_by=_HIDING,
         )
+
+
+def _key(name: str) -> str:
+    """Return the last key of a tensor's name: `mask` of `batch['mask']`."""
+    return name.rpartition("[")[2].strip("]'")

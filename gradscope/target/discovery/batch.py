@@ -16,11 +16,11 @@ from gradscope.target.discovery.importing import Source
 from gradscope.target.discovery.values import build, evaluate, required_parameters
 from gradscope.target.hints import class_name, signature_text
 from gradscope.target.layer_inputs import guess_input, vocabulary
+from gradscope.target.members import plain
 from gradscope.target.notation import parse_expression
 from gradscope.target.options import TargetOptions
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import nearest
-from gradscope.target.wrappers import plain
 
 _BATCH_NAMES = ("build_batch", "batch", "example_inputs")
 _LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")

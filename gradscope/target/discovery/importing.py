@@ -15,8 +15,7 @@ from types import CodeType, ModuleType
 
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
-from gradscope.target.files import exists, require_file
-from gradscope.target.user_code import Advice, UserCode, did_you_mean
+from gradscope.target.user_code import Advice, UserCode, did_you_mean, exists, require_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

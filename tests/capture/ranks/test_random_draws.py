@@ -6,7 +6,7 @@ import sys
 import pytest
 from torch import nn
 
-from gradscope.capture.ranks.random_draws import drawn_at
+from gradscope.capture.ranks.buffers import drawn_at
 
 MODULE = """
 import numpy as np

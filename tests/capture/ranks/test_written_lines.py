@@ -6,6 +6,8 @@ import pytest
 
 from gradscope.capture.ranks.gather_flow import Reach, _reach
 from gradscope.capture.ranks.written_lines import written_lines
+from gradscope.recording.evidence.ranks import RankEvent
+from tests.rules.ranks.running import script
 
 BUCKETS = """
 def flush(bucket):
@@ -29,6 +31,24 @@ LOCAL = """
 weight = self.weight.to_local()  # taken
 known = self.weight.to_local(grad_placements=[Partial()])
 part = p.grad.to_local()
+"""
+
+
+BODY = """
+model = Net()
+parameters = list(model.parameters())
+optimizer = torch.optim.SGD(parameters, lr=0.05)
+for step in range(20):
+    x, y = batch()
+    model.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in parameters:
+        dist.all_reduce(p.grad)
+        p.grad /= world
+    optimizer.step()
+    for p in parameters:
+        p.data = p.data * 0.999
 """
 
 
@@ -81,3 +101,10 @@ def test_a_returned_gather_is_followed_to_the_loss(tmp_path, own, start, expecte
     path = tmp_path / "lit.py"
     path.write_text(GATHERS.replace("<own>", own))
     assert _reach(str(path), 3, (start,)) == expected
+
+
+def test_a_gradient_in_the_former_memory_of_a_weight_is_no_weight(jobs, tmp_path):
+    recordings = jobs.recordings(script(BODY, tmp_path), tmp_path / "job")
+    kinds = {event.kind for one in recordings for event in one.evidence_of(RankEvent)}
+    assert "gradient-reduced" in kinds
+    assert "weight-reduced" not in kinds

@@ -11,7 +11,7 @@ from torch import nn
 
 import gradscope
 from gradscope.errors import GradscopeError
-from gradscope.export.live.sinks import check_log, make_sink
+from gradscope.export.trackers import check_log, make_sink
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the trackers' own
 

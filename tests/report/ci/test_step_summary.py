@@ -1,6 +1,8 @@
 import html
+import json
 import re
 from dataclasses import replace
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from gradscope.check.options import Policy
 from gradscope.phrasing import printable
 from gradscope.report.ci.step_summary import step_summary
 from gradscope.report.formats.markdown import escape
+from gradscope.report.render import render_ci
 from tests.report.ci.conftest import (
     checked,
     failures,
@@ -26,6 +29,9 @@ from tests.report.ci.conftest import (
 LIMIT = 512 * 1024
 FENCED = re.compile(r"^(`{3,}|~{3,})\w*\n.*?\n\1$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
+
+
+TEXT = "no module matches `encodr.*`, which has a gradient norm limit"
 
 
 def test_every_situation_is_small_and_harmless(situation):
@@ -117,3 +123,30 @@ def test_reason_of_a_failure_is_told(policy):
 @given(st.text())
 def test_escapes_can_be_undone(text):
     assert html.unescape(escape(text)) == printable(text)
+
+
+@pytest.fixture
+def result():
+    return result_of(target_with(), unmatched=("encodr.*",))
+
+
+def test_annotation(result):
+    annotation, verdict = render_ci(result, "github").split("\n")
+    assert annotation == f"::warning title=gradscope::{TEXT}"
+    assert verdict.startswith("Passed")
+
+
+def test_notification(result):
+    (run,) = json.loads(render_ci(result, "sarif"))["runs"]
+    notes = run["invocations"][0]["toolExecutionNotifications"]
+    assert {"level": "warning", "message": {"text": TEXT}} in notes
+
+
+def test_case_that_is_skipped(result):
+    suite = fromstring(render_ci(result, "junit"))[-1]
+    assert [case.get("name") for case in suite] == [TEXT]
+    assert [part.tag for part in suite[0]] == ["skipped"]
+
+
+def test_line_of_the_summary(result):
+    assert "\n\n- no module matches &#96;encodr.&#42;&#96;, which has" in step_summary(result)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.finding import Consequence, Finding, RelatedLocation, SkippedRule, Verdict
 from gradscope.recording.records import Site, Skipped
 from tests.report.formats.test_golden import check

@@ -9,9 +9,8 @@ from lxml import etree
 from rich.console import Console
 from torch import nn
 
-from gradscope.report.graph.dot import render_dot
+from gradscope.report.graph.languages import render_dot, render_mermaid
 from gradscope.report.graph.layout import lay_out
-from gradscope.report.graph.mermaid import render_mermaid
 from gradscope.report.graph.module_drawings import WHOLE, module_drawings
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.render import render_graph

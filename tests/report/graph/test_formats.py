@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from gradscope.report.graph.dot import render_dot
-from gradscope.report.graph.mermaid import render_mermaid
+from gradscope.report.graph.languages import render_dot, render_mermaid
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.render import render_graph
 

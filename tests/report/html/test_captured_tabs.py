@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 from gradscope.recording.records import CapturedStep
+from gradscope.report.documents.run_phrasing import captured_steps_text
 from gradscope.report.html import report_page as captured_tabs
 from gradscope.report.html.report_page import render_html, run_tabs
-from gradscope.report.run.phrasing import captured_steps_text
 from tests.report.conftest import build
 from tests.report.html.charts.loops import finding, loop, report_of
 

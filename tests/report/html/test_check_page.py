@@ -9,7 +9,7 @@ from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult, target_result
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import Site
-from gradscope.report.check.phrasing import closing_text
+from gradscope.report.documents.check import closing_text
 from gradscope.report.html.check_page import render_check_html
 from tests.nightly import some_on_push
 from tests.report.conftest import ROOT, build

@@ -3,7 +3,7 @@
 from lxml import html
 
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.report.comparison.phrasing import verdict_text
+from gradscope.report.documents.comparison_phrasing import verdict_text
 from gradscope.report.html.comparison_page import render_comparison_html
 from tests.comparison.sides import GivenGradient, compared, finding, of_run, of_step, reported
 

@@ -8,7 +8,7 @@ import pytest
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import layers, module_norms
 from gradscope.analysis.view import ViewOptions
-from gradscope.report.run.phrasing import layer_ends
+from gradscope.report.documents.run_phrasing import layer_ends
 from gradscope.session.report import Report
 from tests.report.run.conftest import network
 

@@ -10,7 +10,7 @@ import pytest
 
 from gradscope.recording.records import ParameterStat
 from gradscope.recording.store import load_recording, save_recording
-from gradscope.report.run.phrasing import captured_steps_text, file_word
+from gradscope.report.documents.run_phrasing import captured_steps_text, file_word
 from gradscope.session.report import Report
 from tests.report.html.charts.loops import report_of
 from tests.report.html.test_captured_tabs import captured_at

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from gradscope.report.documents.run_phrasing import pattern_text
 from gradscope.report.page import UNICODE, in_ascii
-from gradscope.report.run.phrasing import pattern_text
 from tests.report.run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 

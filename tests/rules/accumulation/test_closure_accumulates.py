@@ -83,3 +83,15 @@ def test_lbfgs_of_torch(zeroes, line_search, tmp_path):
     found = {one.rule for one in findings_of(train, tmp_path)}
     assert ("GS319" in found) == (not zeroes)
     assert not zeroes or not found
+
+
+def test_each_optimizer_of_a_series_counts_its_own_evaluations():
+    run = Run()
+    weights = run.model("model", 2)
+    for _ in range(4):  # a new LBFGS for each example, made on one line
+        optimizer = run.optimizer(weights, "LBFGS")
+        for total in (4, 8):
+            for _ in range(4):
+                run.backward(weights, line=15)
+            run.step(optimizer, line=20, evaluations=total)
+    assert sum(found.count for found in said(run)) == 8

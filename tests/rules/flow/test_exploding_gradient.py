@@ -12,7 +12,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
 from tests.rules.inspecting import only

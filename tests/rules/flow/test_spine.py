@@ -14,7 +14,7 @@ from gradscope.analysis.spine import Dominators, Point, Spines, Trend, jump, run
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
 

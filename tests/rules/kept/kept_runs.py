@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.training import (
     ClipScope,
     RoundedUpdate,
     RunEnding,
+    SourceRecord,
+    StatementRecord,
     TrainedOptimizer,
     WatchCost,
 )

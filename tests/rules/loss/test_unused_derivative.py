@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call
 
 from gradscope.capture.step.derivatives import GraphedDerivatives
-from gradscope.capture.training.unused_derivatives import UnusedDerivatives
+from gradscope.capture.training.captured_lines import UnusedDerivatives
 from tests.nightly import some_on_push
 from tests.rules.watching import findings_of
 

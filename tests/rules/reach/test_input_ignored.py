@@ -257,3 +257,14 @@ def test_class_labels_beside_images_are_no_lengths(findings_of, labels):
         OfPatches(), batch, lambda output, batch: functional.cross_entropy(output, batch[1])
     )
     assert not told(found)
+
+
+class UnreadAndZeroed(Base):
+    def forward(self, x, condition, scale):
+        return self.layer(x).mean(1) + 0.0 * scale.float().sum()
+
+
+def test_an_unread_parameter_does_not_hide_another_input_without_influence(findings_of):
+    batch = by_name(condition=PRESENT, scale=torch.arange(12.0))
+    findings = [one for one in findings_of(UnreadAndZeroed(), batch, loss) if one.rule == "GS218"]
+    assert [dict(one.evidence)["input"] for one in findings] == ["condition", "batch['scale']"]

@@ -8,7 +8,7 @@ from torch.nn import functional
 from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.unused_parameter import UnusedParameter
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
 from tests.rules.inspecting import marked_lines, only

@@ -10,7 +10,7 @@ from torch.nn import functional
 from gradscope.rules.context import RuleContext
 from gradscope.rules.reach.zero_gradient import ZeroGradient
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
 from tests.rules import watching

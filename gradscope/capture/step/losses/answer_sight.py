@@ -17,7 +17,7 @@ from gradscope.capture.step.losses.convolution_sight import (
     sees_next,
     stays_in_place,
 )
-from gradscope.capture.step.losses.position_mixing import (
+from gradscope.capture.step.sequences.positions import (
     FUSED,
     PRODUCTS,
     WHOLE,

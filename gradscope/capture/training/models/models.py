@@ -41,7 +41,7 @@ from gradscope.capture.training.models.running_modules import (
     wrapped,
 )
 from gradscope.target import members
-from gradscope.target.wrappers import plain
+from gradscope.target.members import plain
 
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
 """All calls are observed before this many first backwards, and before every Nth later; otherwise

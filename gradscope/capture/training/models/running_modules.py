@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 
 from torch import nn
 
-from gradscope.target.wrappers import plain
+from gradscope.target.members import plain
 
 _MODULE_FILE = nn.modules.module.__file__
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)

@@ -12,10 +12,10 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import Number, known, unread
 from gradscope.capture.training.gradient_state import UNSPENT, Entry
 from gradscope.capture.training.graph_facts import leaves
+from gradscope.capture.training.guard import postponed_signals
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.signals import postponed_signals
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.measurements import Measured
 from gradscope.capture.training.steps.stored_gradients import GradientStorage

@@ -1,21 +1,26 @@
-"""Detects hooks on parameters that are registered again and again, or leave one sign only."""
+"""Watches what happens to parameters between steps: hooks and replaced weights."""
 
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradscope.capture.compiler import is_traced
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.steps.replaced_weights import ReplacedWeights
 from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, named
+
+_EVERY = 10
+"""Steps between two counts of hooks: each takes a microsecond per fifteen parameters."""
 
 
 @dataclass(slots=True)
@@ -167,3 +172,37 @@ def _only_registers(function: ast.FunctionDef) -> bool:
 def _calls(file: str, name: str) -> list[int]:
     called = (one for one in ast.walk(tree_of(file)) if isinstance(one, ast.Call))
     return [one.lineno for one in called if ast.unparse(one.func).rpartition(".")[2] == name]
+
+
+class BetweenSteps:
+    """Watches weights that are replaced, and hooks that are registered again.
+
+    Its calls run in every step, so each compares a few bytes.
+    """
+
+    def __init__(self, training: TrainingState) -> None:
+        self._guard, self._targets = training.guard, training.still_targets
+        self.weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
+        self._until = 1
+        """Number of steps until hooks are counted."""
+
+    def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
+        """Look at an optimizer's parameters before its step."""
+        self._until -= 1
+        self._targets.steps += 1
+        if not self._until:
+            self._until = _EVERY
+            if not is_traced():
+                self._guard.run(self._look_closer, optimizer)
+        self.weights.before_step(optimizer, frame)
+
+    def _look_closer(self, optimizer: Optimizer) -> None:
+        self._hooks.count(optimizer)
+        self.weights.settle()
+        self._targets.look()
+
+    def finish(self) -> None:
+        """Record what was seen."""
+        self.weights.finish()
+        self._targets.finish()
+        self._hooks.finish()

@@ -22,12 +22,11 @@ from gradscope.capture.reading import (
 )
 from gradscope.capture.training.event_log import known, unread
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
+from gradscope.capture.training.guard import postponed_signals
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.signals import postponed_signals
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
-from gradscope.capture.training.steps.between_steps import BetweenSteps
-from gradscope.capture.training.steps.gradient_changes import GradientChanges
+from gradscope.capture.training.steps.gradient_hooks import BetweenSteps
 from gradscope.capture.training.steps.measurements import Measured, rounded, samples_of
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,
@@ -40,7 +39,7 @@ from gradscope.capture.training.steps.open_steps import (
     own_scale,
     parts_of,
 )
-from gradscope.capture.training.steps.repetitions import RepeatedStep, Repetitions
+from gradscope.capture.training.steps.repetitions import GradientChanges, RepeatedStep, Repetitions
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import Finished, StepWriter
 from gradscope.phrasing import counted

@@ -8,7 +8,7 @@ from gradscope.analysis.clipping.limits import Bin, LimitCurve, SweepRow, spaced
 from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.phrasing import short
-from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_name
+from gradscope.report.documents.clipping_phrasing import advice_text, exchange_text, norm_name
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart

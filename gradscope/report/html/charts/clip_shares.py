@@ -6,8 +6,8 @@ from gradscope.analysis.clipping.sections import Contribution, Contributions, Se
 from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
-from gradscope.report.clipping.phrasing import headline
-from gradscope.report.html.charts.lettering import hover, lettered, number
+from gradscope.report.documents.clipping_phrasing import headline
+from gradscope.report.html.charts.axes import hover, lettered, number
 from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column

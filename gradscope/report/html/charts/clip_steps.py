@@ -8,7 +8,7 @@ from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
-from gradscope.report.clipping.phrasing import norm_name
+from gradscope.report.documents.clipping_phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart

@@ -10,9 +10,17 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, printable
-from gradscope.report.html.charts.axes import MOST_MARKS, Panel, stacked, step_axis, thinned
-from gradscope.report.html.charts.envelopes import envelope
-from gradscope.report.html.charts.lettering import lettered, shortened
+from gradscope.report.documents.run_phrasing import CURVE_NAMES, curves_note, optimizer_text
+from gradscope.report.html.charts.axes import (
+    MOST_MARKS,
+    Panel,
+    lettered,
+    shortened,
+    stacked,
+    step_axis,
+    thinned,
+)
+from gradscope.report.html.charts.long_runs import envelope
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
     StepMark,
@@ -22,10 +30,8 @@ from gradscope.report.html.charts.step_marks import (
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.page import Chart
-from gradscope.report.run.phrasing import CURVE_NAMES, curves_note, optimizer_text
 
 SwitchTrace = Mapping[str, Json]
-
 MARGIN = 0.012
 """Margin on both sides, as a share of an axis."""
 

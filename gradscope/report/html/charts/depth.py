@@ -9,6 +9,7 @@ from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.report.html.charts.axes import thinned
 from gradscope.report.html.charts.depth_layout import (
+    LOOP_AXIS,
     MARGIN,
     Mark,
     Measure,
@@ -16,12 +17,13 @@ from gradscope.report.html.charts.depth_layout import (
     State,
     Strips,
     depth_layout,
+    loop_axis_trace,
+    loop_ticks,
     parameter_marks,
     spine_line,
     tensor_marks,
 )
 from gradscope.report.html.charts.forward_order import ForwardOrder, flag_traces, flags
-from gradscope.report.html.charts.loop_axis import LOOP_AXIS, loop_axis_trace, loop_ticks
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
 

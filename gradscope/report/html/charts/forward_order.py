@@ -11,7 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Finding
-from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.charts.axes import lettered
 from gradscope.report.html.columns import Json, ModuleIndices
 from gradscope.report.html.phrasing import module_of_finding
 

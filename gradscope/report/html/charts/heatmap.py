@@ -6,9 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
 from gradscope.phrasing import printable
-from gradscope.report.html.charts.axes import Panel, stacked, step_axis
-from gradscope.report.html.charts.cells import Trace, colour_scale, row_axis, state_trace, switch
-from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
+from gradscope.report.html.charts.axes import (
+    Panel,
+    common_prefix,
+    row_labels,
+    shortened,
+    stacked,
+    step_axis,
+)
+from gradscope.report.html.charts.colours import (
+    SEQUENTIAL,
+    Trace,
+    colour_axis,
+    colour_scale,
+    logarithm,
+    row_axis,
+    state_trace,
+    switch,
+)
 from gradscope.report.html.charts.heat import (
     ROWS,
     WIDTH,
@@ -21,7 +36,7 @@ from gradscope.report.html.charts.heat import (
     heats,
     marks_on_rows,
 )
-from gradscope.report.html.charts.heat_levels import (
+from gradscope.report.html.charts.long_runs import (
     BROKEN,
     MISSING,
     ZERO,
@@ -29,7 +44,6 @@ from gradscope.report.html.charts.heat_levels import (
     finer_levels,
     width_of,
 )
-from gradscope.report.html.charts.lettering import common_prefix, row_labels, shortened
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
     finding_marks,

@@ -8,8 +8,8 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
-from gradscope.report.html.charts.cells import row_axis
-from gradscope.report.html.charts.lettering import row_labels
+from gradscope.report.html.charts.axes import row_labels
+from gradscope.report.html.charts.colours import row_axis
 from gradscope.report.html.columns import Json, ModuleIndices, positions
 from gradscope.report.html.page import Chart
 

@@ -9,7 +9,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
-from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.charts.axes import lettered
 from gradscope.report.html.columns import ModuleIndices
 from gradscope.report.html.phrasing import module_of_finding
 

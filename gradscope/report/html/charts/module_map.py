@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.frozen import dataclass
+from gradscope.report.html.charts.axes import exact
 from gradscope.report.html.charts.colours import ColourScale
-from gradscope.report.html.charts.lettering import exact
 from gradscope.report.html.charts.module_cells import (
     Cell,
     ModuleMeasures,

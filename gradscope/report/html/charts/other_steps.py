@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gradscope.analysis.report import Report
 from gradscope.frozen import dataclass
-from gradscope.report.html.charts.cells import finite
+from gradscope.report.html.charts.colours import finite
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 

@@ -8,20 +8,22 @@ from gradscope.analysis.ranks.job_summary import RankRow, RankSeries, rank_serie
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import aligned, counted
+from gradscope.report.documents.run import own_findings, remarks, telling_rows
 from gradscope.report.html.charts.axes import step_axis
-from gradscope.report.html.charts.cells import (
+from gradscope.report.html.charts.colours import (
+    SEQUENTIAL,
     Trace,
+    colour_axis,
     colour_scale,
     finite,
+    logarithm,
     row_axis,
     state_trace,
     switch,
 )
-from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
 from gradscope.report.html.columns import Json, numbers, single_numbers
 from gradscope.report.html.page import Chart
 from gradscope.report.html.phrasing import SummaryCell, SummaryTable
-from gradscope.report.run.document import own_findings, remarks, telling_rows
 
 _WIDTH = 500
 """Number of columns up to which each step has one of its own."""

@@ -8,12 +8,11 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CurveKind, TrainingRun
 from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding
+from gradscope.report.documents.run_phrasing import CURVE_NAMES
 from gradscope.report.finding_phrasing import parameter_text
-from gradscope.report.html.charts.axes import Panel
-from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.charts.axes import Panel, lettered
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.phrasing import module_of_finding
-from gradscope.report.run.phrasing import CURVE_NAMES
 
 _COLUMNS = 600
 """Maximum number of columns: with more steps, the marks of a row are merged."""

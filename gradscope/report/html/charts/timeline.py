@@ -14,9 +14,9 @@ from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
 from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.records import Recording
+from gradscope.report.documents.run_phrasing import heading, pattern_parts
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
 from gradscope.report.html.page import Chart
-from gradscope.report.run.phrasing import heading, pattern_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
 """Events without a name in a short pattern."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
-from gradscope.recording.evidence.sequences import PositionRowRecord
+from gradscope.recording.evidence.batches import PositionRowRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, probe_ran

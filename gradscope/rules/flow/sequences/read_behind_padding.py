@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
-from gradscope.recording.evidence.sequences import PaddedReadRecord
+from gradscope.recording.evidence.batches import PaddedReadRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measurement import Measure

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from gradscope.frozen import dataclass
 from gradscope.phrasing import literal, short
-from gradscope.recording.evidence.sequences import MaskedWeightRecord
+from gradscope.recording.evidence.batches import MaskedWeightRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, probe_ran

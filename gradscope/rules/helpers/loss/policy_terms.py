@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gradscope.recording.evidence.code import SourceRecord
+from gradscope.recording.evidence.training import SourceRecord
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS

@@ -321,7 +321,7 @@ def _singular_in_forward(record: NonfiniteRecord, plain: str, function: str) -> 
     if singularity is None or not record.operands:
         return None
     at_zero = record.operands[-1] if function == "division" else record.operands[0]
-    if singularity.where.endswith(" 0") and not at_zero.zeros:
+    if singularity.needs_zero and not at_zero.zeros:
         return None  # the numbers are too large, or nearly 0
     return Cause(
         function=function,

@@ -26,6 +26,8 @@ class Singularity:
     """Point of the singularity: `its argument is 0`."""
     sign: Sign
     remedy: str
+    needs_zero: bool = False
+    """Whether the function itself is singular only where an operand is 0."""
 
 
 _ADD_INSIDE = "add a small number to the argument, such as {}(x + 1e-8)"
@@ -53,6 +55,7 @@ def _zero(function: str, sign: Sign, remedy: str | None = None) -> Singularity:
         where="its argument is 0",
         sign=sign,
         remedy=remedy or _ADD_INSIDE.format(function),
+        needs_zero=True,
     )
 
 
@@ -69,7 +72,11 @@ def _spectrum(function: str, values: str) -> Singularity:
 
 
 _DIVIDES = Singularity(
-    function="division", where="the denominator is 0", sign="nonfinite", remedy=_DIVISION
+    function="division",
+    where="the denominator is 0",
+    sign="nonfinite",
+    remedy=_DIVISION,
+    needs_zero=True,
 )
 
 SINGULARITIES: dict[str, Singularity] = {
@@ -82,6 +89,7 @@ SINGULARITIES: dict[str, Singularity] = {
         where="both arguments are 0",
         sign="zeros",
         remedy="keep one of the arguments away from 0",
+        needs_zero=True,
     ),
     "cdist": Singularity(
         function="cdist", where="two points are equal", sign="zeros", remedy=_NORM_REMEDY

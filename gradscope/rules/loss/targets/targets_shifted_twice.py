@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.frozen import dataclass
+from gradscope.recording.evidence.batches import SeenAnswerRecord
 from gradscope.recording.evidence.forward import ComparisonRecord
-from gradscope.recording.evidence.sequences import SeenAnswerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, probe_ran

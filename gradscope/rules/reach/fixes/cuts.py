@@ -15,7 +15,7 @@ from gradscope.rules.reach.fixes.copied_results import (
     unwrapped,
     with_graph,
 )
-from gradscope.source_edits.removed_operations import without_operation
+from gradscope.source_edits.calls import without_operation
 from gradscope.source_edits.source_file import (
     Changes,
     SourceFile,

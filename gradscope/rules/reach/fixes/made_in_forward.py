@@ -6,7 +6,7 @@ from itertools import product
 
 import libcst as cst
 
-from gradscope.source_edits.callers import literal_arguments
+from gradscope.source_edits.calls import literal_arguments
 from gradscope.source_edits.passes import loop_around
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.variables import is_local, value_of

@@ -10,22 +10,20 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.reach.fixes.missing_parts import is_known, with_missing
-from gradscope.source_edits.made_optimizers import (
+from gradscope.source_edits.calls import without_argument
+from gradscope.source_edits.optimizers import (
     Lines,
     added_behind,
+    given_parameters,
     made_again,
     made_behind,
-    restored,
-    stacked_values,
-)
-from gradscope.source_edits.optimizers import (
-    given_parameters,
     optimizer_call,
     owner_of_all,
     resolved,
+    restored,
+    stacked_values,
     summands,
 )
-from gradscope.source_edits.removed_operations import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
 from gradscope.source_edits.variables import names_in
 
@@ -154,7 +152,7 @@ def _completed(source: SourceFile, finding: Finding, context: RuleContext) -> It
         yield source.edits({owner: cst.parse_expression(intended)})
         return
     if isinstance(owner, cst.Attribute) and _are_all(finding, context):
-        yield source.edits({owner: _root(source, owner)})
+        yield source.edits({owner: _root(owner)})
     elif given is not None and call is not None and owner is None:
         if dict(finding.evidence)["unfrozen_later"]:
             yield source.edits(_unfiltered(source, given))
@@ -238,7 +236,7 @@ def _listed(parameters: cst.BaseExpression, *, is_list: bool) -> cst.BaseExpress
     return made if is_list else parameters
 
 
-def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:
+def _root(owner: cst.Attribute) -> cst.BaseExpression:
     """Return the object of the model: `model` of `model.head`, `self.model` of `self.model.head`.
 
     A model of `self` is an attribute of it.
@@ -249,7 +247,6 @@ def _root(source: SourceFile, owner: cst.Attribute) -> cst.BaseExpression:
         if isinstance(inner, cst.Name) and inner.value == "self":
             return node
         node = inner
-    del source
     return node
 
 

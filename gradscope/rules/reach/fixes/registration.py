@@ -10,7 +10,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.reach.fixes.made_in_forward import made_once
 from gradscope.rules.reach.unregistered_parameter import leaf_site
-from gradscope.source_edits.removed_operations import without_argument
+from gradscope.source_edits.calls import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, only, operand
 from gradscope.source_edits.variables import spelled
 

@@ -5,8 +5,8 @@ import math
 import torch
 
 from gradscope.capture.training.gradient_state import GradientState
-from gradscope.capture.training.steps.gradient_changes import GradientChanges
 from gradscope.capture.training.steps.measurements import Measured
+from gradscope.capture.training.steps.repetitions import GradientChanges
 
 STATE = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]

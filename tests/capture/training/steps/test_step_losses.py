@@ -13,10 +13,10 @@ from gradscope.comparison.side import side_of
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.export.scalars import STEPS
 from gradscope.report.brief import brief_text
-from gradscope.report.comparison.phrasing import loss_notes
+from gradscope.report.documents.comparison_phrasing import loss_notes
+from gradscope.report.documents.run_phrasing import curves_note
 from gradscope.report.html.charts.comparison.curves import compared_curves
 from gradscope.report.number_format import figure
-from gradscope.report.run.phrasing import curves_note
 from gradscope.session.report import Report
 from tests.nightly import some_on_push
 

@@ -8,7 +8,7 @@ import pytest
 
 from gradscope.analysis.kept_steps import Span
 from gradscope.recording.thinning.buckets import bucket_of
-from gradscope.report.html.charts.envelopes import envelope
+from gradscope.report.html.charts.long_runs import envelope
 from tests.nightly import some_on_push
 
 

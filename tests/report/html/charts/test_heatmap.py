@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.layers import larger
+from gradscope.report.html.charts.axes import common_prefix
 from gradscope.report.html.charts.colours import colour_ends
 from gradscope.report.html.charts.heat import heat_rows, heats
 from gradscope.report.html.charts.heatmap import heatmap
-from gradscope.report.html.charts.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.charts.loops import NORMS, finding, loop, report_of
 from tests.report.html.figures import assert_valid, plain, shown, trace
@@ -292,9 +292,9 @@ def levels(norms):
 def test_finer_columns_are_left_out_where_the_first_ones_take_the_room(monkeypatch):
     norms = [(float(step), 1.0) for step in range(600)]
     shown, finer = 2 * 300 * 16 / 3, 2 * 600 * 8 / 3
-    monkeypatch.setattr("gradscope.report.html.charts.heat_levels._ROOM", shown + finer)
+    monkeypatch.setattr("gradscope.report.html.charts.long_runs._ROOM", shown + finer)
     assert list(levels(norms)) == ["gradient"]
-    monkeypatch.setattr("gradscope.report.html.charts.heat_levels._ROOM", shown + finer - 1)
+    monkeypatch.setattr("gradscope.report.html.charts.long_runs._ROOM", shown + finer - 1)
     assert levels(norms) == {}
 
 
@@ -324,7 +324,7 @@ def test_a_heatmap_with_a_column_for_each_step_has_no_finer_columns():
 
 
 def test_finer_columns_stay_within_their_room(monkeypatch):
-    monkeypatch.setattr("gradscope.report.html.charts.heat_levels._CELLS", 2 * 1200)
+    monkeypatch.setattr("gradscope.report.html.charts.long_runs._CELLS", 2 * 1200)
     level = levels([(float(step), 1.0) for step in range(3000)])["gradient"]
     assert [len(row) for row in level["z"]] == [1200, 1200]
     assert (level["first"][:3], level["last"][:3]) == ([0, 3, 5], [2, 4, 7])

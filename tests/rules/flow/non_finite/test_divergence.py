@@ -11,7 +11,7 @@ from gradscope.rules.engine import judge
 from gradscope.rules.helpers.updates import Divergence
 from gradscope.rules.settings import Settings
 from gradscope.session.inspection import record
-from gradscope.target.objects import target_from_objects
+from gradscope.target.loading import target_from_objects
 from gradscope.target.options import Trial
 from tests.nightly import some_on_push
 

@@ -4,7 +4,7 @@ const main = document.getElementById('main');
 const find = document.querySelector('.find input');
 const chosen = { bar: document.querySelector('.selected'), told: document.querySelector('.crumbs'), base: null };
 
-const rowOf = (key) => main.querySelector(`tr[data-key="${key}"]`);
+const rowOf = (key) => main.querySelector(`tr[data-key="${CSS.escape(key)}"]`);
 
 function showFound() {
   const typed = find?.value.trim().toLowerCase() ?? '';

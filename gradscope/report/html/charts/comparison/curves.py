@@ -7,10 +7,17 @@ from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
 from gradscope.comparison.side import Side
 from gradscope.phrasing import short
-from gradscope.report.comparison.phrasing import loss_notes, parting_text
-from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, step_axis, strip_axis
+from gradscope.report.documents.comparison_phrasing import loss_notes, parting_text
+from gradscope.report.html.charts.axes import (
+    Axis,
+    Panel,
+    lettered,
+    log_axis,
+    stacked,
+    step_axis,
+    strip_axis,
+)
 from gradscope.report.html.charts.curves import drawn_points
-from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
 

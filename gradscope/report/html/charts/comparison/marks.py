@@ -10,7 +10,7 @@ from gradscope.comparison.parameters import CHANGES, WORSE, Change, ComparedPara
 from gradscope.comparison.regressions import ComparisonVerdict, Outcome
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.frozen import dataclass
-from gradscope.report.comparison.phrasing import TITLES
+from gradscope.report.documents.comparison_phrasing import TITLES
 from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import NumberKind, column

@@ -13,6 +13,7 @@ from gradscope.report.html.charts.axes import (
     Axis,
     Panel,
     bin_bars,
+    lettered,
     log_axis,
     log_band,
     range_around,
@@ -28,7 +29,6 @@ from gradscope.report.html.charts.comparison.marks import (
     marks,
     title_of,
 )
-from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 

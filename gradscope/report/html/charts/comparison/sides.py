@@ -6,10 +6,15 @@ from collections.abc import Callable, Sequence
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
 from gradscope.frozen import dataclass
-from gradscope.report.html.charts.cells import Trace, colour_scale, row_axis, state_trace
-from gradscope.report.html.charts.colours import DIVERGING
+from gradscope.report.html.charts.axes import number, row_labels
+from gradscope.report.html.charts.colours import (
+    DIVERGING,
+    Trace,
+    colour_scale,
+    row_axis,
+    state_trace,
+)
 from gradscope.report.html.charts.comparison.marks import worst_first
-from gradscope.report.html.charts.lettering import number, row_labels
 from gradscope.report.html.columns import ModuleIndices, positions, single_numbers
 from gradscope.report.html.page import Chart
 

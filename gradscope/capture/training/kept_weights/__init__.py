@@ -1,1 +1,0 @@
-"""Weights, averages and gradients that a script keeps: whether they are copies, and where."""

@@ -1,1 +1,0 @@
-"""`gradscope view`: its command, and the server beside a run."""

@@ -1,1 +1,0 @@
-"""Numbers and findings of a running training, and the experiment trackers that show them."""

@@ -1,1 +1,0 @@
-"""Batches of a run in the recording."""

@@ -1,1 +1,0 @@
-"""One recording of a training that was resumed from a checkpoint."""

@@ -1,1 +1,0 @@
-"""The report on clipping: the effect of clips, and of other limits."""
