@@ -75,7 +75,8 @@ class ZeroGradient(Rule):
         its own sum over a single element, or a layer or group normalisation has one element in each
         group, a gradient of rounding errors counts as zero. Parameters
         that learned at first and get zeros over the last part of a run count as stuck. It is at
-        least a warning for a parameter that a clamp cuts off, and if a clamp, a ReLU or saturation
+        least a warning for a parameter that a clamp cuts off, for a softmax over one element whose
+        results weigh another dimension, and if a clamp, a ReLU or saturation
         removes the gradient of the whole prediction. Without probing steps, and for the state of a
         recurrent layer, it is at most a warning, except for such a softmax.
 
@@ -254,7 +255,8 @@ class ZeroGradient(Rule):
         flat = _is_flat_output(context, end)
         if end.calls_from_zero:
             return "error"
-        if share < self.note_below and not (flat or _is_settled(context, end)):
+        is_settled = _is_settled(context, end) or _weighs_alone(context, end)
+        if share < self.note_below and not (flat or is_settled):
             return "note"
         is_sure = bool(context.probes) and not is_of_one_row(context, end)
         if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
@@ -291,8 +293,13 @@ def _is_always_one(context: RuleContext, end: DeadEnd) -> bool:
     return (
         end.is_over_one_element
         and normalises_one_feature(context, end.node)
-        and (feeds_loss(context, end.node) or weighs_positions(context, end.node))
+        and (feeds_loss(context, end.node) or _weighs_alone(context, end))
     )
+
+
+def _weighs_alone(context: RuleContext, end: DeadEnd) -> bool:
+    """Return whether a softmax over one element weighs positions of another dimension."""
+    return end.is_over_one_element and weighs_positions(context, end.node)
 
 
 def _is_flat_output(context: RuleContext, end: DeadEnd) -> bool:

@@ -137,9 +137,7 @@ BINARY = functional.binary_cross_entropy_with_logits
 )
 def test_averages_of_probabilities_are_probabilities(findings_of, pool, loss, expected):
     target = CLASSES if loss is functional.cross_entropy else SHARES
-    found = [
-        one for one in findings_of(Pooled(pool), (CLIPS, target), loss) if one.rule == "GS701"
-    ]
+    found = [one for one in findings_of(Pooled(pool), (CLIPS, target), loss) if one.rule == "GS701"]
     assert severities(found) == expected
 
 

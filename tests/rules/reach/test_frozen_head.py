@@ -210,6 +210,21 @@ def test_random_layer_before_the_head_that_a_loop_froze_is_found(inspect_file, t
 
 
 @pytest.mark.parametrize(
+    "freeze",
+    [
+        "parameter.requires_grad = name.startswith('head')",
+        "parameter.requires_grad_('head' in name)",
+        "parameter.requires_grad_(requires_grad='head' in name)",
+    ],
+)
+def test_a_line_that_computes_what_to_freeze_is_found(inspect_file, tmp_path, freeze):
+    text = TWO_LAYERS.format(load=BACKBONE, frozen="True", after="pass")
+    text = text.replace("parameter.requires_grad = False", freeze)
+    found = only(inspect_file(text).findings, "GS214")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"frozen": "'encoder' in name"},
