@@ -38,10 +38,10 @@ class FrozenHead(Rule):
         another module and is the only replacement that is frozen, or has weights that nothing
         loaded while those of frozen layers were loaded. If the head learns, the same holds for the
         layers before it in its own module, up to the first that was loaded. A head that a line of
-        its own freezes is fixed on purpose. A module that returns the loss itself is no head. It is an error if the
-        head has weights that nothing loaded, and a warning otherwise. An adapter is two weights
-        whose product has a lower rank than its size. It is a warning if both are frozen by a line
-        of their own, the second is exactly zero, and no module of the same class learns.
+        its own freezes is fixed on purpose. A module that returns the loss itself is no head. It is
+        an error if the head has weights that nothing loaded, and a warning otherwise. An adapter is
+        two weights whose product has a lower rank than its size. It is a warning if both are frozen
+        by a line of their own, the second is exactly zero, and no module of the same class learns.
 
     How to fix it:
         Freeze the backbone before the head is replaced or the adapters are added, or give them

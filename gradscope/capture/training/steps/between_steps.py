@@ -7,6 +7,7 @@ from torch.optim import Optimizer
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.gradient_hooks import GradientHooks
+from gradscope.capture.training.steps.module_flags import ModuleFlags
 from gradscope.capture.training.steps.replaced_weights import ReplacedWeights
 
 _EVERY = 10
@@ -22,6 +23,7 @@ class BetweenSteps:
     def __init__(self, training: TrainingState) -> None:
         self._guard, self._targets = training.guard, training.still_targets
         self.weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
+        self._flags = ModuleFlags(training)
         self._until = 1
         """Number of steps until hooks are counted."""
 
@@ -39,9 +41,11 @@ class BetweenSteps:
         self._hooks.count(optimizer)
         self.weights.settle()
         self._targets.look()
+        self._flags.look()
 
     def finish(self) -> None:
         """Record what was seen."""
         self.weights.finish()
         self._targets.finish()
         self._hooks.finish()
+        self._flags.finish()
