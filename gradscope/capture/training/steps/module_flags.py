@@ -17,10 +17,6 @@ from gradscope.target import members
 _NAME = "requires_grad"
 
 
-_MOST = 16
-"""Maximum number of calls between two looks: each walks over all modules."""
-
-
 class ModuleFlags:
     """Looks again and again: a module may get the attribute at any time, as by a callback."""
 
@@ -28,22 +24,17 @@ class ModuleFlags:
         self._training = training
         self._found: dict[tuple[str, bool], tuple[Location, dict[str, float]]] = {}
         """By model and value, as of the last look."""
-        self._until = self._pause = 1
 
     def look(self) -> None:
-        """Look at the modules of all models, if it is time."""
-        self._until -= 1
-        if not self._until:
-            self._pause = self._until = min(2 * self._pause, _MOST)
-            models = self._training.models.roots()
-            # A model that is gone has no later state than the last one.
-            for name, model in models:
-                for value in (False, True):
-                    self._found.pop((name, value), None)
-                    self._look(name, model, value=value)
+        """Look at the modules of all models: a model that is gone keeps its last state."""
+        for name, model in self._training.models.roots():
+            flagged = [one for one in members.modules(model) if _NAME in vars(one)]
+            for value in (False, True):
+                self._found.pop((name, value), None)
+                self._look(name, model, flagged, value=value)
 
-    def _look(self, name: str, model: nn.Module, *, value: bool) -> None:
-        found = [one for one in members.modules(model) if _is_contradicted(one, value=value)]
+    def _look(self, name: str, model: nn.Module, flagged: list[nn.Module], *, value: bool) -> None:
+        found = [one for one in flagged if _is_contradicted(one, value=value)]
         line = next(_lines(model, value=value), None) if found else None
         if line is not None:
             inner = {id(p): p for one in found for p in members.parameters(one)}
@@ -63,7 +54,7 @@ class ModuleFlags:
 
 def _is_contradicted(module: nn.Module, *, value: bool) -> bool:
     # A bool: a property of the class's own is no entry, and a number is a setting.
-    if vars(module).get(_NAME) is not value or _reads(type(module)):
+    if vars(module)[_NAME] is not value or _reads(type(module)):
         return False
     return any(one.requires_grad is not value for one in members.parameters(module))
 
