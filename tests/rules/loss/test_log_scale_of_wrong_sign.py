@@ -285,8 +285,9 @@ def test_other_exponentials_are_fine(loss):
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_differences_of_numbers_that_are_not_finite_have_no_sign(number):
     finite, other = (
-        SimpleNamespace(minimum=low, maximum=high) for low, high in ((0.3, 1.7), (number, number))
+        SimpleNamespace(minimum=low, maximum=high)
+        for low, high in ((0.3123, 1.7), (number, number))
     )
     for before, after in ((other, other), (finite, other), (other, finite)):
         assert _sign_in_difference(before, after) == 0
-    assert _sign_in_difference(finite, SimpleNamespace(minimum=-0.7, maximum=0.7)) == 1
+    assert _sign_in_difference(finite, SimpleNamespace(minimum=-0.6877, maximum=0.7)) == 1

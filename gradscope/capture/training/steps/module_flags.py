@@ -9,6 +9,7 @@ from torch import nn
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.locations import Location, is_installed
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import ModuleFlagEvent, named
@@ -22,7 +23,7 @@ class ModuleFlags:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
-        self._found: dict[tuple[str, bool], tuple[Location, dict[str, float]]] = {}
+        self._found: dict[tuple[str, bool], tuple[Location, dict[str, Number]]] = {}
         """By model and value, as of the last look."""
 
     def look(self) -> None:
