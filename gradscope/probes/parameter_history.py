@@ -29,7 +29,11 @@ from gradscope.recording.evidence.parameters import (
     UncalledUpdateRecord,
 )
 
-_FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
+_FREEZES = re.compile(
+    r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)"
+    # What is computed, as from a name, freezes some.
+    r"|\.requires_grad(\s*=(?!=)|_\()\s*(requires_grad\s*=)?\s*(?!True\b|requires_grad\s*=)[\w('\"]"
+)
 _HALF = {torch.float16: "float16|half", torch.bfloat16: "bfloat16"}
 """Names of the short types in calls, as patterns."""
 _CAST = r"\.to\([^#]*\b({0})\b|\.({0})\(\)|dtype\s*=\s*(torch\.)?({0})\b"

@@ -236,6 +236,15 @@ class ModeEvent(Event, kind="mode"):
     eval: Flag = Flag("whether the model is in eval mode")
 
 
+class ModuleFlagEvent(Observation, kind="module-flag"):
+    """Modules have an attribute `requires_grad`, whose value their parameters contradict."""
+
+    __slots__ = ()
+    modules: Count = Count("modules with the attribute")
+    parameters: Count = Count("parameters that contradict it")
+    value: Flag = Flag("whether the attribute is true")
+
+
 class OneSignedHookEvent(Observation, kind="one-signed-hook"):
     """The gradients of all parameters with the same hook have no element of one sign."""
 

@@ -18,8 +18,9 @@ class TrainingInEvalMode(Rule):
     """Dropout or batch norm are in eval mode while the model is trained.
 
     What it finds:
-        A `model.eval()` before an evaluation without a `model.train()` after it, and models that
-        are loaded in eval mode, such as pretrained ones.
+        A `model.eval()` before an evaluation without a `model.train()` after it, or with
+        `model.training = True`, which leaves its layers in eval mode. And models that are loaded in
+        eval mode, such as pretrained ones.
 
     Why it matters:
         Dropout is off, which removes regularisation. Batch norm uses its running statistics and no

@@ -16,6 +16,9 @@ from gradscope.rules.helpers.leftovers import accumulations, is_mean
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
+_WHOLE = 1e-5
+"""Relative distance from a whole number that rounding leaves, as of an epsilon that is added."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnevenAccumulation(Rule):
@@ -23,7 +26,8 @@ class UnevenAccumulation(Rule):
 
     What it finds:
         Gradient accumulation over the means of micro-batches with unequal numbers of tokens or
-        rows: a mean of means.
+        rows: a mean of means. So is a sum that each micro-batch divides by its own count, such as
+        `(losses * mask).sum() / mask.sum()`.
 
     Why it matters:
         Tokens of short sequences get more weight than those of long ones, in proportion to the
@@ -34,7 +38,8 @@ class UnevenAccumulation(Rule):
         A token's relative weight is the mean token count divided by the count of its micro-batch.
         The rule takes the largest distance from 1 within each step, and compares the median over
         the steps with `deviation`. Tokens are the targets that the loss does not ignore; if they
-        are unknown, rows of the model's input count.
+        are unknown, rows of the model's input count. Of sums that are divided by whole numbers, in
+        proportion to the targets, these numbers count.
 
     How to fix it:
         Use `reduction="sum"` and divide by the number of tokens in all micro-batches of the step.
@@ -68,8 +73,10 @@ class UnevenAccumulation(Rule):
         """Yield a finding for every line whose micro-batches are uneven."""
         affected = []
         for one in context.shared(accumulations):
-            # Sums give every token the same weight, whatever the sizes.
-            windows = tuple(window for window in one.windows if is_mean(window.passes))
+            # Sums give every token the same weight, unless each is divided by a count of its own.
+            windows = tuple(
+                window for window in one.windows if is_mean(window.passes) or _own_counts(window)
+            )
             known = {w.step.position: d for w in windows if (d := _deviation(w)) is not None}
             if known:
                 site = windows[0].passes[-1].site
@@ -129,8 +136,27 @@ def _heaviest(counts: Sequence[float]) -> float:
     return sum(counts) / len(counts) / min(counts)
 
 
+def _own_counts(window: Window) -> list[float]:
+    """Return what the sums of micro-batches are divided by, if it is a count of each; else none.
+
+    A total of the step is the same for all, and weights of losses are no whole numbers.
+    """
+    divisors = [one.divided for one in window.passes if one.reduction == 0 and one.divided]
+    if len(divisors) != len(window.passes) or len(set(divisors)) == 1:
+        return []
+    is_count = all(one > 1 and abs(one - round(one)) < _WHOLE * one for one in divisors)
+    if not is_count:
+        return []
+    # The number of passes, by which all of them may be divided as well, is no part of the count.
+    passes = len(divisors)
+    shared = passes if all(round(one) % passes == 0 for one in divisors) else 1
+    return [one / shared for one in divisors]
+
+
 def _counts(window: Window) -> tuple[str, list[float]]:
     """Return the unit and its count in each micro-batch; empty if some are unknown."""
+    if own := _own_counts(window):
+        return "targets", own
     by_name = {
         "tokens": [one.tokens for one in window.passes],
         "rows": [one.rows for one in window.passes],

@@ -17,7 +17,7 @@ from gradscope.rules.helpers.loss.flow import (
     users_up_to_loss,
     without_constant,
 )
-from gradscope.rules.helpers.loss.inputs import LINEAR, product_with_bias
+from gradscope.rules.helpers.loss.inputs import LINEAR, averaged_probabilities, product_with_bias
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
@@ -118,11 +118,11 @@ class NormalisedTwice(Rule):
 
     How it is measured:
         The rule follows the graph from the input of the loss back to the operation that made its
-        numbers, through views, selections, casts, clamping, stacking and dropout. Two softmaxes
-        count only along the same dimension, and only if no weights come between the second and the
-        loss. The dimension of a `log_softmax` is compared with that of the classes of the loss:
-        the second one, and the last one of `ctc_loss`. Behind views only its size is compared.
-        There is no threshold.
+        numbers, through views, selections, casts, clamping, stacking, dropout and (weighted) means
+        of probabilities. Two softmaxes count only along the same dimension, and only if no weights
+        come between the second and the loss. The dimension of a `log_softmax` is compared with that
+        of the classes of the loss: the second one, and the last one of `ctc_loss`. Behind views
+        only its size is compared. There is no threshold.
 
     How to fix it:
         Return logits from the model, and apply softmax or sigmoid only where probabilities are
@@ -279,7 +279,7 @@ def _across(context: RuleContext) -> Iterator[_Across]:
 def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord | None:
     """Return the normalisation of a loss function's input, None if it should have one."""
     left = record.left_tensor
-    first = None if left is None else _source(context, left.node)
+    first = None if left is None else _source(context, averaged_probabilities(context, left.node))
     wrong = first is not None and (record.operation, _name(context, first)) in _SEVERITIES
     return first if wrong else None
 

@@ -23,8 +23,9 @@ class FrozenHead(Rule):
     What it finds:
         A model whose last layer with weights does not require grad, although (nearly) every other
         layer does, although it replaced another layer, such as a new classifier, or although it
-        starts from random weights on top of frozen layers that were loaded. Also adapters of a low
-        rank that are frozen together with the model that they were put into.
+        starts from random weights on top of frozen layers that were loaded. A layer beside the last
+        one that was frozen so, such as a `pre_classifier`. Also adapters of a low rank that are
+        frozen together with the model that they were put into.
 
     Why it matters:
         A loop that should freeze only the backbone also froze the head, or froze it instead. The
@@ -35,11 +36,12 @@ class FrozenHead(Rule):
         The head is the module with a weight matrix of its own whose output is nearest to the loss.
         Of the other layers no more than `most_frozen` may be frozen, unless the head replaced
         another module and is the only replacement that is frozen, or has weights that nothing
-        loaded while those of frozen layers were loaded. A head that a line of its own freezes is
-        fixed on purpose. A module that returns the loss itself is no head. It is an error if the
-        head has weights that nothing loaded, and a warning otherwise. An adapter is two weights
-        whose product has a lower rank than its size. It is a warning if both are frozen by a line
-        of their own, the second is exactly zero, and no module of the same class learns.
+        loaded while those of frozen layers were loaded. If the head learns, the same holds for the
+        layers before it in its own module, up to the first that was loaded. A head that a line of
+        its own freezes is fixed on purpose. A module that returns the loss itself is no head. It is
+        an error if the head has weights that nothing loaded, and a warning otherwise. An adapter is
+        two weights whose product has a lower rank than its size. It is a warning if both are frozen
+        by a line of their own, the second is exactly zero, and no module of the same class learns.
 
     How to fix it:
         Freeze the backbone before the head is replaced or the adapters are added, or give them
@@ -70,6 +72,7 @@ class FrozenHead(Rule):
         """Yield a finding for a head and one for adapters that are frozen and should not be."""
         yield from self._of_adapters(context)
         yield from self._of_head(context)
+        yield from self._before_head(context)
 
     def _of_adapters(self, context: RuleContext) -> Iterator[Finding]:
         adapters = list(idle_adapters(context))
@@ -126,6 +129,31 @@ class FrozenHead(Rule):
         if replaced is not None or is_new or frozen <= self.most_frozen * len(others):
             finding = self._finding(context, head, layers, frozen, replaced)
             yield replace(finding, severity="error") if is_new else finding
+
+    def _before_head(self, context: RuleContext) -> Iterator[Finding]:
+        layers = _layers(context)
+        head, fresh = _frozen_before_head(context, layers)
+        if head is None or not fresh:
+            return
+        modules = [context.recording.modules[one] for one in fresh]
+        made = context.site(modules[0].site)
+        freezes = _freeze(context, made)
+        paths = ", ".join(one.path for one in modules)
+        yield self.finding(
+            context,
+            message=(
+                f"{paths} {'is' if len(modules) == 1 else 'are'} frozen at random weights, between "
+                f"loaded layers and {context.recording.modules[head].path}, which learns"
+            ),
+            remedy=f"call `{modules[0].path}.requires_grad_(True)` after freezing the rest",
+            site=freezes or made,
+            related=(
+                context.related(made, f"{modules[0].path} is made here") if freezes else None,
+            ),
+            parameters=[one.index for module in fresh for one in layers[module]],
+            evidence={"frozen_layers": len(modules)},
+            count=len(modules),
+        )
 
     def _finding(
         self,
@@ -261,6 +289,30 @@ def _is_left_random(
     ]
     lines = {record.site for record in context.recording.evidence_of(FreezeRecord)}
     return bool(loaded) and len(lines) == 1 and not intent.is_loaded(head)
+
+
+def _frozen_before_head(
+    context: RuleContext, layers: dict[int, list[ParameterRecord]]
+) -> tuple[int | None, list[int]]:
+    """Return a head that learns, and the layers of its module that are frozen at random weights."""
+    head = next(iter(_calls(context, layers)), None)
+    if head is None or _is_frozen(layers[head.module]):
+        return None, []
+    # What is frozen has no operation in the graph: the calls before tell the order.
+    before = (one.module for one in reversed(context.recording.calls[: head.index + 1]))
+    order = list(dict.fromkeys(one for one in before if one in layers))
+    intent, modules = context.shared(Intent), context.recording.modules
+    loaded = next((i for i, one in enumerate(order) if intent.is_loaded(one)), None)
+    if loaded is None or not _is_frozen(layers[order[loaded]]):
+        return None, []
+    fresh = [one for one in order[1:loaded] if _is_frozen(layers[one])]
+    # A helper that freezes networks has one line for all: those lie in modules of their own.
+    are_beside = all(modules[one].parent == modules[order[0]].parent for one in fresh)
+    lines = {record.site for record in context.recording.evidence_of(FreezeRecord)}
+    is_fixed = any(
+        _is_tied(layers[one]) or _learns_elsewhere(context, layers[one]) for one in fresh
+    )
+    return order[0], fresh if are_beside and len(lines) == 1 and not is_fixed else []
 
 
 def _freeze(context: RuleContext, made: Site | None) -> Site | None:

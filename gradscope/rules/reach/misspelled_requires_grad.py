@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+from gradscope.analysis.windows import Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
+from gradscope.recording.events import ModuleFlagEvent, only
 from gradscope.recording.evidence.parameters import AttributeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -28,7 +30,7 @@ class MisspelledRequiresGrad(Rule):
         The rule compares the names of boolean attributes of the model's parameters and modules with
         `requires_grad`: a similarity of at least 85 % counts. Only those count whose value is not
         what `requires_grad` of the parameters says. Of a module they do not count where its class
-        reads the attribute itself.
+        reads the attribute itself. In a run, modules are looked at between steps, too.
 
     How to fix it:
         Write `requires_grad = False` of a parameter, or `module.requires_grad_(False)`.
@@ -52,6 +54,33 @@ class MisspelledRequiresGrad(Rule):
         for record in context.recording.evidence_of(AttributeRecord):
             if record.sites or not record.modules:
                 yield self._finding(context, record)
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every value that modules got after the captured steps."""
+        known = {
+            record.value
+            for captured in context.recording.captured_steps
+            for record in captured.recording.evidence_of(AttributeRecord)
+            if record.modules
+        }
+        for event in only(ModuleFlagEvent, context.shared(Windows).events):
+            if bool(event.value) in known:
+                continue
+            does, state = ("unfreezes", "frozen") if event.value else ("freezes", "trained")
+            count = int(event.parameters or 0)
+            yield self.finding(
+                context,
+                message=(
+                    f"`requires_grad = {bool(event.value)}` on "
+                    f"{counted(int(event.modules or 0), 'module')} of {event.subject} {does} "
+                    f"nothing: {counted(count, 'parameter')} {'is' if count == 1 else 'are'} still "
+                    f"{state}"
+                ),
+                remedy=f"write `requires_grad_({bool(event.value)})`, a method of the module",
+                site=event.site,
+                evidence={"attribute": "requires_grad", "parameters_contradicted": count},
+                count=count,
+            )
 
     def _finding(self, context: RuleContext, record: AttributeRecord) -> Finding:
         made = context.recording.parameters[record.parameters[0]].site

@@ -14,30 +14,37 @@ from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.dead_ends import DeadEnd, DeadEnds
-from gradscope.rules.helpers.flat_factors import filled_bias
 from gradscope.rules.helpers.non_finite.causes import function_name
 from gradscope.rules.helpers.outputs import (
     constant_ratios,
     feeds_loss,
-    is_margin,
     normalises_alone,
-    normalises_one_feature,
-    weighs_positions,
 )
-from gradscope.rules.helpers.rounding import ScaledRounding, scaled_roundings
-from gradscope.rules.helpers.zero_phrasing import (
+from gradscope.rules.helpers.zeros.dead_ends import DeadEnd, DeadEnds
+from gradscope.rules.helpers.zeros.flat_factors import filled_bias
+from gradscope.rules.helpers.zeros.kinds import (
+    is_always_one,
+    is_flat_output,
+    is_left_out,
+    is_satisfied,
+    is_settled,
+    lasts,
+    learns,
+    never_learns,
+    starts_at_zero,
+    weighs_alone,
+)
+from gradscope.rules.helpers.zeros.phrasing import (
     ALONE,
     CUTTING,
-    FLOORS,
     REMEDY_OF_ALONE,
-    ROUTING,
     WHATEVER_VALUES,
     is_of_one_row,
     remedy,
     twice_differentiated,
     why,
 )
+from gradscope.rules.helpers.zeros.rounding import ScaledRounding, scaled_roundings
 from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Evidence, Rule
@@ -78,10 +85,10 @@ class ZeroGradient(Rule):
         its own sum over a single element, or a layer or group normalisation has one element in each
         group, a gradient of rounding errors counts as zero. Parameters that learned at first and
         get zeros over the last part of a run count as stuck. It is at least a warning for a
-        parameter that a clamp cuts off, and if a clamp, a ReLU or saturation removes the
-        gradient of the whole prediction, or if two trained factors both start at zero.
-        Without probing steps, and for the state of a recurrent layer, it is at most a
-        warning, except for such a softmax.
+        parameter that a clamp cuts off, for a softmax over one element whose results weigh another
+        dimension, if a clamp, a ReLU or saturation removes the gradient of the whole prediction,
+        and if two trained factors both start at zero. Without probing steps, and for the state of a
+        recurrent layer, it is at most a warning, except for such a softmax.
 
     How to fix it:
         Initialise one of the two factors at random. If a layer died, lower the learning rate, raise
@@ -239,7 +246,7 @@ class ZeroGradient(Rule):
         lasting = f", also after {counted(probes, 'optimizer step')}" if probes else ""
         if context.run is not None and probes:
             lasting = " in every step"
-        elif _lasts(context, end):
+        elif lasts(context, end):
             lasting = " to the end of the run"
         lies_elsewhere = end.site != context.site(end.node.site)
         lost = _lost_to_derivative(context) if twice_differentiated(end) else ()
@@ -275,32 +282,37 @@ class ZeroGradient(Rule):
 
     def _grounds(self, context: RuleContext, end: DeadEnd) -> Evidence:
         """Return the reasons for the severity, besides the share."""
-        if _is_always_one(context, end) or _is_flat_output(context, end):
+        if is_always_one(context, end) or is_flat_output(context, end):
             predicts = feeds_loss(context, end.node)
             return {"is_the_prediction": predicts, "error_above": self.error_above}
         return {"note_below": self.note_below, "error_above": self.error_above}
 
     def _severity(self, context: RuleContext, end: DeadEnd, share: float) -> Severity:
         # What is no mistake by its kind is a note, however much of the model it holds.
-        if _is_left_out(context, end):
+        if is_left_out(context, end):
             return "note"
-        if _is_satisfied(context, end):
-            return "warning" if _never_learns(context) else "note"
-        if _is_always_one(context, end):
+        if is_satisfied(context, end):
+            return "warning" if never_learns(context) else "note"
+        if is_always_one(context, end):
             return "error"
-        flat = _is_flat_output(context, end)
+        flat = is_flat_output(context, end)
         if end.calls_from_zero:
             return "error"
-        may_open = not (flat or _is_settled(context, end) or _starts_at_zero(context, end))
+        may_open = not (
+            flat
+            or is_settled(context, end)
+            or weighs_alone(context, end)
+            or starts_at_zero(context, end)
+        )
         if share < self.note_below and may_open:
             return "note"
         is_sure = bool(context.probes) and not is_of_one_row(context, end)
-        if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
+        if end.in_recurrent_layer or not (is_sure or lasts(context, end)):
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
         # A parameter beyond its clamp may have reached a limit that is meant.
-        is_certain |= not end.node.operation.startswith("Clamp") and _is_settled(context, end)
-        is_certain |= twice_differentiated(end) is not None and not _learns(context)
+        is_certain |= not end.node.operation.startswith("Clamp") and is_settled(context, end)
+        is_certain |= twice_differentiated(end) is not None and not learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
 
 
@@ -317,87 +329,6 @@ def _bias_line(context: RuleContext, end: DeadEnd) -> Site | None:
     # A product with zeros is dead by its other factor, whatever the bias is.
     is_dead = not end.zeros and end.node.operation.startswith(("Relu", "Threshold"))
     return filled_bias(context, end.node) if is_dead else None
-
-
-def _lasts(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether parameters learned earlier in a run, and get zeros from here to its end."""
-    return context.run is not None and context.run.ceased.issuperset(end.parameters)
-
-
-def _is_always_one(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether a softmax over a layer's only output predicts, or weighs positions."""
-    return (
-        end.is_over_one_element
-        and normalises_one_feature(context, end.node)
-        and (feeds_loss(context, end.node) or weighs_positions(context, end.node))
-    )
-
-
-def _is_flat_output(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether an operation makes a prediction that no value of its input changes."""
-    return (
-        not end.zeros
-        and not end.underflows
-        and not end.is_over_one_element
-        and not twice_differentiated(end)
-        and end.node.operation.startswith((*CUTTING, *WHATEVER_VALUES))
-        and feeds_loss(context, end.node)
-        and not is_margin(context, end.node)
-    )
-
-
-def _is_settled(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether no batch gives a gradient: the operation does not depend on the data.
-
-    So it is for a softmax over the single best of several, for a normalisation of single elements,
-    and for a clamp of a parameter itself.
-    """
-    if end.node.index in normalises_alone(context):
-        return True
-    inputs = [context.recording.nodes[one.node] for one in context.successors[end.node.index]]
-    if end.is_over_one_element:
-        return any(one.operation == "TopkBackward0" for one in inputs)
-    is_clamp = end.node.operation.startswith("Clamp")
-    return is_clamp and any(one.parameter in end.parameters for one in inputs)
-
-
-def _starts_at_zero(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether trained factors of one product start at zero, which no batch changes."""
-    records = [context.recording.parameters[zero] for zero in end.zeros]
-    return bool(records) and all(record.requires_grad for record in records)
-
-
-def _learns(context: RuleContext) -> bool:
-    """Return whether any parameter gets more than zeros in any step."""
-    return any(stat.reach == "gradient" for stat in context.recording.parameter_stats)
-
-
-def _is_left_out(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether modules built alike learn, as experts that were chosen do."""
-    reach = context.shared(Reach)
-    learning = reach.learning - set(end.parameters)
-    return (
-        not end.zeros
-        and end.node.operation.startswith(ROUTING)
-        and all(
-            reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
-        )
-    )
-
-
-def _is_satisfied(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether the loss is zero because a margin is kept, or by training."""
-    step = context.first.step
-    if step is None or step.loss != 0:
-        return False
-    has_learned = context.run is not None and context.run.learning.issuperset(end.parameters)
-    return has_learned or end.node.operation.startswith(FLOORS)
-
-
-def _never_learns(context: RuleContext) -> bool:
-    """Return whether no parameter gets more than zeros in any step of a run of several."""
-    run = context.run
-    return run is not None and len(context.probes) > 1 and not run.learning
 
 
 def _lost_to_derivative(context: RuleContext) -> tuple[int, ...]:

@@ -131,6 +131,29 @@ def test_a_class_with_a_train_of_its_own_keeps_it(run):
     assert model.training and not model[2].training
 
 
+@pytest.mark.parametrize(
+    ("restore", "expected"),
+    [
+        (lambda model: setattr(model, "training", True), ["model.eval()  # here"]),
+        (lambda model: model.train(), []),
+        (lambda model: (model.train(), [one.eval() for one in model]), []),
+        (lambda model: (setattr(model, "training", True), model[0].train()), []),
+    ],
+    ids=["the flag alone", "train()", "layers that another line froze", "some layers"],
+)
+def test_a_flag_that_is_set_without_the_layers_leaves_them_in_eval_mode(run, restore, expected):
+    model = net()
+
+    def loop():
+        trained(model)
+        model.eval()  # here
+        restore(model)
+        trained(model)
+
+    found = run(loop)
+    assert [found.line(one) for one in found.events("mode")] == expected
+
+
 def test_train_is_restored_and_looks_as_before(run):
     before = nn.Module.train
     seen = []

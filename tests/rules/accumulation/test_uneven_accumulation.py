@@ -61,3 +61,33 @@ def test_tokens_count_before_rows():
         run.step(adam, line=12)
         run.zero(adam, line=13)
     assert not run.findings("GS304")
+
+
+def divided(*windows, reduction=0):
+    """A step for every tuple of divisors, one pass each."""
+    run = Run()
+    weights = run.model("model", 4)
+    adam = run.optimizer(weights, "Adam")
+    for divisors in windows:
+        run.zero(adam, line=10)
+        for divisor in divisors:
+            run.backward(weights, line=11, divided=divisor, reduction=reduction, rows=8)
+        run.step(adam, line=12)
+    return run.findings("GS304")
+
+
+def test_sums_that_are_divided_by_counts_of_their_own_are_means():
+    (found,) = divided((20, 296, 24, 120), (20, 296, 24, 120))
+    evidence = dict(found.evidence)
+    # A window of 4 cancels: a token of the smallest weighs 1/20, in one batch 4 / 460.
+    assert evidence["deviation"] == pytest.approx((1 / 20) / (4 / 460) - 1)
+    assert (evidence["counted"], evidence["smallest_count"]) == ("targets", 5)
+
+
+@pytest.mark.parametrize(
+    "divisors",
+    [(460, 460), (91.0, 109.0), (1.7, 3.2), (0.5, 4.0), (1, 20)],
+    ids=["the total", "nearly even", "weights of losses", "factors", "some undivided"],
+)
+def test_sums_with_other_divisors_are_fine(divisors):
+    assert not divided(divisors, divisors, divisors)

@@ -1,6 +1,7 @@
 """GS724: log-determinants and log-variances of the wrong sign, and those that balance a scale."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 from torch.nn import functional
 
 import gradscope
+from gradscope.rules.helpers.loss.linear_ways import _sign_in_difference
 from tests.nightly import some_on_push
 
 X = torch.randn(64, 4, generator=torch.Generator().manual_seed(3)) * 2 + 1
@@ -278,3 +280,14 @@ OTHERS = (contrast, contrast_with_penalty, policy, soft_actor, poisson)
 def test_other_exponentials_are_fine(loss):
     torch.manual_seed(0)
     assert not told(Temperature(), loss)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_differences_of_numbers_that_are_not_finite_have_no_sign(number):
+    finite, other = (
+        SimpleNamespace(minimum=low, maximum=high)
+        for low, high in ((0.3123, 1.7), (number, number))
+    )
+    for before, after in ((other, other), (finite, other), (other, finite)):
+        assert _sign_in_difference(before, after) == 0
+    assert _sign_in_difference(finite, SimpleNamespace(minimum=-0.6877, maximum=0.7)) == 1

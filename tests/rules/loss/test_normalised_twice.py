@@ -103,6 +103,44 @@ def test_what_is_normalised_once_is_not_found(findings_of, change, loss, target)
     assert severities(found) == []
 
 
+CLIPS = torch.randn(20, 6, 8, generator=torch.Generator().manual_seed(7))
+
+
+class Pooled(nn.Module):
+    """Classifies frames, and pools them with weights of their own."""
+
+    def __init__(self, pool):
+        super().__init__()
+        self.score, self.classify, self.pool = nn.Linear(8, 4), nn.Linear(8, 4), pool
+
+    def forward(self, frames):
+        return self.pool(self.score(frames), self.classify(frames))
+
+
+BINARY = functional.binary_cross_entropy_with_logits
+
+
+@pytest.mark.parametrize(
+    ("pool", "loss", "expected"),
+    [
+        (lambda w, x: (w.softmax(1) * x.sigmoid()).sum(1), BINARY, ["error"]),
+        (lambda w, x: (x.sigmoid() * w.softmax(1)).sum(1).clamp(0, 1), BINARY, ["error"]),
+        (lambda w, x: x.sigmoid().mean(1), BINARY, ["error"]),
+        (lambda w, x: x.softmax(-1).mean(1), functional.cross_entropy, ["error"]),
+        (lambda w, x: (w.softmax(1) * x).sum(1), BINARY, []),
+        (lambda w, x: (w.softmax(1) * x.relu()).sum(1), BINARY, []),
+        (lambda w, x: (w.softmax(2) * x.sigmoid()).sum(1), BINARY, []),
+        (lambda w, x: (w * x.sigmoid()).sum(1), BINARY, []),
+        (lambda w, x: x.sigmoid().sum(1), BINARY, []),
+        (lambda w, x: x.relu().mean(1), BINARY, []),
+    ],
+)
+def test_averages_of_probabilities_are_probabilities(findings_of, pool, loss, expected):
+    target = CLASSES if loss is functional.cross_entropy else SHARES
+    found = [one for one in findings_of(Pooled(pool), (CLIPS, target), loss) if one.rule == "GS701"]
+    assert severities(found) == expected
+
+
 def test_softmax_before_a_log_softmax_written_by_hand_is_found_with_both_lines(findings_of):
     def loss(output, target):
         probabilities = output.softmax(dim=-1)

@@ -192,6 +192,54 @@ def test_head_over_loaded_layers_may_be_fixed_on_purpose(inspect_file, changes):
     assert of_loaded(inspect_file, **changes) == []
 
 
+TWO_LAYERS = ON_LOADED.replace(
+    "self.encoder, self.head = encoder, nn.Linear(8, 4)",
+    "self.encoder, self.hidden, self.head = encoder, nn.Linear(8, 8), nn.Linear(8, 4)",
+).replace("self.head(self.encoder(x))", "self.head(self.hidden(self.encoder(x)).relu())")
+
+
+def before_head(inspect_file, *, load=BACKBONE, frozen="'head' not in name", after="pass"):
+    text = TWO_LAYERS.format(load=load, frozen=frozen, after=after)
+    return [one for one in inspect_file(text).findings if one.rule == "GS214"]
+
+
+def test_random_layer_before_the_head_that_a_loop_froze_is_found(inspect_file, tmp_path):
+    (found,) = before_head(inspect_file)
+    assert found.severity == "warning"
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert found.parameters == ("hidden.weight", "hidden.bias")
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        "parameter.requires_grad = name.startswith('head')",
+        "parameter.requires_grad_('head' in name)",
+        "parameter.requires_grad_(requires_grad='head' in name)",
+    ],
+)
+def test_a_line_that_computes_what_to_freeze_is_found(inspect_file, tmp_path, freeze):
+    text = TWO_LAYERS.format(load=BACKBONE, frozen="True", after="pass")
+    text = text.replace("parameter.requires_grad = False", freeze)
+    found = only(inspect_file(text).findings, "GS214")
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"frozen": "'encoder' in name"},
+        {"load": "pass"},
+        {"load": BACKBONE.replace(".encoder", "")},
+        {"frozen": "'encoder' in name", "after": "model.hidden.requires_grad_(False)"},
+        {"frozen": "'hidden' in name"},
+    ],
+    ids=["it learns", "nothing is loaded", "it is loaded", "its own line", "the encoder learns"],
+)
+def test_layer_before_the_head_may_be_frozen_on_purpose(inspect_file, changes):
+    assert before_head(inspect_file, **changes) == []
+
+
 @pytest.mark.parametrize("returns_loss", [True, False])
 def test_frozen_centres_of_a_loss_are_healthy(findings_of, returns_loss):
     class Distances(nn.Module):

@@ -2,7 +2,8 @@ import pytest
 
 from gradscope.probes.attributes import _is_like
 from tests.nightly import some_on_push
-from tests.rules.inspecting import only
+from tests.rules import watching
+from tests.rules.inspecting import marked_lines, only
 from tests.rules.optimizing import ADAM, FILE
 
 
@@ -72,3 +73,65 @@ def test_healthy_code_is_left_alone(inspect_file, text):
 )
 def test_likeness(name, is_like):
     assert _is_like(name) is is_like
+
+
+SCRIPT = """
+import torch
+from torch import nn
+
+
+class Head(nn.Linear):
+    def forward(self, x):
+        return super().forward(x)
+
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), Head(8, 2))
+model[0].requires_grad_(False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(60):
+    if step == STEP:
+        CHANGE  # here
+    loss = nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.arange(8) % 2)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("step", ["0", "25"])
+def test_attribute_set_on_a_module_during_a_run_is_found_once(tmp_path, step):
+    script = tmp_path / "train.py"
+    text = SCRIPT.replace("STEP", step).replace("CHANGE", "model[0].requires_grad = True")
+    script.write_text(text)
+    finding = only(watching.findings_of_script(script, tmp_path), "GS210")
+    assert {finding.location.line} == marked_lines(script, "# here")
+    assert "unfreezes nothing: 2 parameters are still frozen" in finding.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model[0].requires_grad_(True)",
+        "model[0].requires_grad = True; model[0].requires_grad_(True)",
+        "model[0].weight.requires_grad = True",
+        "model[2].requires_grad = True",
+    ],
+    ids=["the method", "both", "a parameter", "what learns anyway"],
+)
+def test_changes_during_a_run_that_do_what_they_say(tmp_path, change):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("STEP", "25").replace("CHANGE", change))
+    found = watching.findings_of_script(script, tmp_path)
+    assert [one for one in found if one.rule == "GS210"] == []
+
+
+def test_a_class_that_reads_the_attribute_has_a_setting_of_its_own(tmp_path):
+    text = SCRIPT.replace(
+        "super().forward(x)", "super().forward(x * bool(self.requires_grad or 1))"
+    )
+    text = text.replace("torch.manual_seed(0)", "Head.requires_grad = None").replace("STEP", "25")
+    script = tmp_path / "train.py"
+    script.write_text(text.replace("CHANGE", "model[2].requires_grad = False"))
+    found = watching.findings_of_script(script, tmp_path)
+    assert [one for one in found if one.rule == "GS210"] == []

@@ -242,6 +242,18 @@ class EvalModes:
         known = self._lines.get(id(module))
         return known[1] if known is not None and known[0]() is module else None
 
+    def is_in_train_mode(self, module: nn.Module) -> bool:
+        """Return whether a module trains: its own flag may have been set without its children.
+
+        Assigning `module.training = True` after `module.eval()` leaves every child in eval mode.
+        Children that other lines put there, as frozen batch norms, are meant to stay in it.
+        """
+        if not module.training:
+            return False
+        line = self.line_of(module)
+        children = [] if line is None else [one for _, one in members.named_children(module)]
+        return not children or any(one.training or self.line_of(one) != line for one in children)
+
     def _wrap(self, original: Function) -> Function:
         def train(module: nn.Module, mode: bool = True) -> Any:  # noqa: ANN401
             if is_traced() or mode or not self._guard.active:

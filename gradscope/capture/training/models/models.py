@@ -301,9 +301,9 @@ class Models:
                 forwards.batch = f"{shape_of(first).dtype}{list(first.shape)}"
             if first is not None and module.training and rank >= self._top:
                 self._model_got(first)
-        # What a wrapper holds computes: its mode counts.
-        *_, inner = wrapped(module)
-        forwards.modes[root.name] = None if inner.training else self._mode(root, inner, frame)
+        *_, inner = wrapped(module)  # what a wrapper holds computes: its mode counts
+        is_trained = self.eval_modes.is_in_train_mode(inner)
+        forwards.modes[root.name] = None if is_trained else self._mode(root, inner, frame)
         is_model = module.training and rank >= self._top
         if is_model and self._passes >= _ALL_SEEN and self._passes % _ALL_SEEN_EVERY:
             self.pause()

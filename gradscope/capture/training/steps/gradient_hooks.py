@@ -16,6 +16,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.steps.module_flags import ModuleFlags
 from gradscope.capture.training.steps.replaced_weights import ReplacedWeights
 from gradscope.recording.events import GradientHooksEvent, OneSignedHookEvent, named
 
@@ -183,6 +184,7 @@ class BetweenSteps:
     def __init__(self, training: TrainingState) -> None:
         self._guard, self._targets = training.guard, training.still_targets
         self.weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
+        self._flags = ModuleFlags(training)
         self._until = 1
         """Number of steps until hooks are counted."""
 
@@ -200,9 +202,11 @@ class BetweenSteps:
         self._hooks.count(optimizer)
         self.weights.settle()
         self._targets.look()
+        self._flags.look()
 
     def finish(self) -> None:
         """Record what was seen."""
         self.weights.finish()
         self._targets.finish()
         self._hooks.finish()
+        self._flags.finish()

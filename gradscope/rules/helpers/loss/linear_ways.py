@@ -98,7 +98,10 @@ def _sign_in_difference(before: ForwardStat, after: ForwardStat) -> int:
     Both give the same range. A log-likelihood, which is negative before and after, is no remainder,
     and the constant of one of the two is more likely a number of two decimals, such as 0 or 1.
     """
-    scale = _TOLERANCE * max(1e-12, *map(abs, (*_ends(before), *_ends(after))))
+    ends = (*_ends(before), *_ends(after))
+    if not all(map(math.isfinite, ends)):
+        return 0
+    scale = _TOLERANCE * max(1e-12, *map(abs, ends))
     low, high = (a - b for a, b in zip(_ends(before), _ends(after), strict=True))
     if abs(low - high) > scale:
         return 0

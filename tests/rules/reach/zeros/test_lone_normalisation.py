@@ -118,3 +118,30 @@ def test_weights_of_a_mean_that_are_always_one_are_an_error(tmp_path, dim, count
     found = [one for one in watching.findings_of_script(script, tmp_path) if one.rule == "GS204"]
     assert [one.severity for one in found] == ["error"] * count
     assert {one.location.line for one in found} <= marked_lines(script, "# here")
+
+
+QUERY = POOL.replace(
+    "nn.Embedding(40, 16), nn.Linear(16, 1), nn.Linear(16, 4)",
+    "nn.Embedding(4000, 16), nn.Parameter(torch.randn(HEADS, 16)), nn.Linear(HEADS * 16, 4)",
+).replace(
+    """        weight = torch.softmax(self.score(states), dim=DIM)  # here
+        return self.out((weight * states).mean(1))
+""",
+    """        score = torch.einsum("btd,hd->bth", states, self.score)
+        weight = score.masked_fill((tokens == 0)[..., None], -1e4).softmax(DIM)  # here
+        return self.out(torch.einsum("bth,btd->bhd", weight, states).flatten(1))
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("heads", "dim", "level"),
+    [("1", "-1", ["warning"]), ("1", "1", []), ("2", "-1", [])],
+    ids=["one head", "over the positions", "several heads"],
+)
+def test_weights_by_a_single_query_that_are_always_one_are_a_warning(tmp_path, heads, dim, level):
+    script = tmp_path / "train.py"
+    script.write_text(QUERY.replace("HEADS", heads).replace("DIM", dim))
+    found = [one for one in watching.findings_of_script(script, tmp_path) if one.rule == "GS204"]
+    assert [one.severity for one in found] == level
+    assert {one.location.line for one in found} <= marked_lines(script, "# here")

@@ -5,8 +5,8 @@ import re
 
 from gradscope.recording.evidence.batches import BatchRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.dead_ends import DeadEnd
 from gradscope.rules.helpers.outputs import normalises_alone, normalises_one_feature
+from gradscope.rules.helpers.zeros.dead_ends import DeadEnd
 
 SECOND_DERIVATIVES = {
     "HardsigmoidBackwardBackward": "Hardsigmoid",

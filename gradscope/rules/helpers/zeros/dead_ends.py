@@ -9,9 +9,9 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.flat_factors import flattening_activations
 from gradscope.rules.helpers.outputs import is_over_one_element
 from gradscope.rules.helpers.recurrence import calls_from_zero
+from gradscope.rules.helpers.zeros.flat_factors import flattening_activations
 
 _MOST_STEPS_DOWN = 8
 """Maximum number of operations searched for the factors of a product."""

@@ -1,0 +1,1 @@
+"""Gradients that are exactly zero: where they become so, and why."""
