@@ -7,7 +7,7 @@ kind of event, where it is read and where it is written.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, ParamSpec, TypeVar, dataclass_transform
 
-from gradscope.recording.event_numbers import Count, Flag, Number, Recorded
+from gradscope.recording.event_numbers import Count, Flag, Number
 from gradscope.recording.records import EventRecord
 
 AnyEvent = TypeVar("AnyEvent", bound="Event")
@@ -381,17 +381,6 @@ class ZeroQuotientEvent(Observation, kind="zero-quotient"):
     elements: Count = Count("numbers in all of these steps")
     largest: Number = Number("largest of these numbers")
     steps: Count = Count("captured steps with different numbers")
-
-
-def meanings(kind: str) -> Mapping[str, str]:
-    """Return what each number of a kind of event means, by name."""
-    return {
-        name: declared.meaning
-        # Numbers are declared by the bases, too.
-        for base in EVENT_CLASSES[kind].__mro__
-        for name, declared in vars(base).items()
-        if isinstance(declared, Recorded)
-    }
 
 
 def event_of(record: EventRecord, position: int = 0) -> Event:

@@ -9,9 +9,9 @@ from gradscope.recording.events import (
     BackwardEvent,
     ClipValueEvent,
     Event,
+    Recorded,
     StepEvent,
     event_of,
-    meanings,
     named,
     only,
 )
@@ -23,6 +23,17 @@ def record(kind, **numbers):
     return EventRecord(
         step=2, order=1, kind=kind, seconds=0.5, site=3, numbers=tuple(numbers.items())
     )
+
+
+def meanings(kind):
+    """Return what each number of a kind of event means, by name."""
+    return {
+        name: declared.meaning
+        # Numbers are declared by the bases, too.
+        for base in EVENT_CLASSES[kind].__mro__
+        for name, declared in vars(base).items()
+        if isinstance(declared, Recorded)
+    }
 
 
 def test_every_kind_has_one_class_and_says_what_its_numbers_mean():
