@@ -4,12 +4,12 @@ import math
 
 import pytest
 
+from gradscope.recording.event_numbers import Recorded
 from gradscope.recording.events import (
     EVENT_CLASSES,
     BackwardEvent,
     ClipValueEvent,
     Event,
-    Recorded,
     StepEvent,
     event_of,
     named,
