@@ -122,8 +122,10 @@ def _files(context: ProbeContext) -> Iterator[str]:
     files = [line.code.co_filename for line in lines if line is not None]
     for kind in {type(module) for module in context.named.modules}:
         files += _file_of(kind)
-    # The loop may be in a file that makes no module.
-    files += _file_of(sys.modules.get("__main__"))
+    # The loop may be in a file that makes no module. By the attribute, because `inspect` shows a
+    # main module without a file in its error, and that `repr` warns.
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    files += [main] if isinstance(main, str) else []
     for file in dict.fromkeys(files):
         if _is_of_user(file):
             yield file
@@ -133,9 +135,9 @@ def _is_of_user(file: str) -> bool:
     return not file.startswith(_PACKAGE) and not any(part in file for part in _INSTALLED)
 
 
-def _file_of(thing: object) -> list[str]:
+def _file_of(kind: type) -> list[str]:
     try:
-        file = inspect.getsourcefile(thing)  # type: ignore[arg-type]
+        file = inspect.getsourcefile(kind)
     except (TypeError, OSError):
         return []
     return [] if file is None else [file]

@@ -292,9 +292,9 @@ def levels(norms):
 def test_finer_columns_are_left_out_where_the_first_ones_take_the_room(monkeypatch):
     norms = [(float(step), 1.0) for step in range(600)]
     shown, finer = 2 * 300 * 16 / 3, 2 * 600 * 8 / 3
-    monkeypatch.setattr("gradscope.report.html.charts.long_runs._ROOM", shown + finer)
+    monkeypatch.setattr("gradscope.report.html.charts.long_runs._LEVELS_ROOM", shown + finer)
     assert list(levels(norms)) == ["gradient"]
-    monkeypatch.setattr("gradscope.report.html.charts.long_runs._ROOM", shown + finer - 1)
+    monkeypatch.setattr("gradscope.report.html.charts.long_runs._LEVELS_ROOM", shown + finer - 1)
     assert levels(norms) == {}
 
 
