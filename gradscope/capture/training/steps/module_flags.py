@@ -19,24 +19,38 @@ _NAME = "requires_grad"
 
 
 class ModuleFlags:
-    """Looks again and again: a module may get the attribute at any time, as by a callback."""
+    """Looks again and again: a module may get the attribute at any time, as by a callback.
+
+    The walk over all modules of a model takes as long as a small step, so it is made ever more
+    rarely, and once more at the end.
+    """
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._found: dict[tuple[str, bool], tuple[Location, dict[str, Number]]] = {}
         """By model and value, as of the last look."""
+        self._calls = 0
 
     def look(self) -> None:
+        """Look at the modules of all models at the first, second, fourth … call."""
+        self._calls += 1
+        if not self._calls & (self._calls - 1):
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
         """Look at the modules of all models: a model that is gone keeps its last state."""
         for name, model in self._training.models.roots():
             flagged = [one for one in members.modules(model) if _NAME in vars(one)]
             for value in (False, True):
-                self._found.pop((name, value), None)
                 self._look(name, model, flagged, value=value)
 
     def _look(self, name: str, model: nn.Module, flagged: list[nn.Module], *, value: bool) -> None:
         found = [one for one in flagged if _is_contradicted(one, value=value)]
-        line = next(_lines(model, value=value), None) if found else None
+        if not found:
+            self._found.pop((name, value), None)
+            return
+        # At the end, the main module may be another one again: the line of before is kept.
+        line = next(_lines(model, value=value), None)
         if line is not None:
             inner = {id(p): p for one in found for p in members.parameters(one)}
             numbers = named(
@@ -49,6 +63,7 @@ class ModuleFlags:
 
     def finish(self) -> None:
         """Record the values that the parameters of their modules contradicted to the last."""
+        self._look_at_all()
         for (name, _), (location, numbers) in self._found.items():
             self._training.event_log.note("module-flag", location, numbers, subject=name)
 
