@@ -103,6 +103,14 @@ def is_plain_float(tensor: Tensor) -> bool:
     return tensor.dtype in CALCULABLE and is_plain(tensor)
 
 
+def gradient_of(parameter: Tensor) -> Tensor | None:
+    """Return a parameter's gradient; None for one that is no leaf, where asking makes torch warn.
+
+    A frozen parameter is no leaf as long as it holds computed values that a script wrote into it.
+    """
+    return parameter.grad if parameter.is_leaf else None
+
+
 def is_in_place(tensor: Tensor) -> bool:
     """Return whether torch's own kernels would read a tensor in its storage, if allocated."""
     # The keys decide which kernels run. Class, device and layout can be claimed by a subclass.

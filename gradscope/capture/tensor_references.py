@@ -17,6 +17,21 @@ class WeakTensor(weakref.ref[_Referenced]):
     __slots__ = ()
 
 
+class WeakLeaf(WeakTensor[Tensor]):
+    """The same, which gives None as long as the tensor is no leaf.
+
+    A frozen parameter stops being one where a script writes computed values into it, and is one
+    again once it is detached. Torch warns where `.grad` of anything but a leaf is read.
+    """
+
+    __slots__ = ()
+
+    def __call__(self) -> Tensor | None:
+        """Return the tensor; None without one, and while it is no leaf."""
+        tensor = super().__call__()
+        return tensor if tensor is None or tensor.is_leaf else None
+
+
 class TensorNotes(dict[int, tuple[WeakTensor[Tensor], Note]]):
     """Notes on tensors, by their `id`. No tensor gets the note of a dead one at its address.
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.arithmetic import BLOCK
-from gradscope.capture.reading import NotReadable, elements
+from gradscope.capture.reading import NotReadable, elements, gradient_of
 from gradscope.capture.statistics import norms
 from gradscope.progress import tell_stage
 from gradscope.recording.evidence.training import ClipMethod, ClipPass, ClippedGradient, ClipTrial
@@ -220,14 +220,15 @@ class ClipProbe:
             return
         with torch.no_grad():
             for parameter, factor in zip(self._parameters, self._factors(), strict=True):
-                if parameter.grad is None:
+                gradient = gradient_of(parameter)
+                if gradient is None:
                     continue
                 if self._applied == "value":
-                    _clamp(parameter.grad, self._options.value or 0.0)
+                    _clamp(gradient, self._options.value or 0.0)
                 elif self._applied == "adaptive":
                     _scale_units(parameter, self._ratio)
                 else:
-                    parameter.grad.mul_(factor)
+                    gradient.mul_(factor)
 
     def _factors(self) -> Iterator[float]:
         """Yield each parameter's factor, if one factor applies to its whole gradient."""
@@ -282,7 +283,7 @@ def _asked(options: ClipOptions) -> Iterator[ClipMethod]:
 
 
 def _gradient_of(parameter: nn.Parameter) -> Tensor | None:
-    gradient = parameter.grad
+    gradient = gradient_of(parameter)
     return None if gradient is None or not gradient.numel() else gradient.detach()
 
 

@@ -95,9 +95,9 @@ class OptimizerProbe:
 def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
     """Return an Adam for dense gradients and one for sparse ones, as needed."""
     # torch's optimizers do not accept sparse parameters.
-    reached = [p for p in parameters if p.grad is not None and p.layout is torch.strided]
-    sparse = [p for p in reached if p.grad is not None and p.grad.is_sparse]
-    dense = [p for p in reached if p.grad is not None and not p.grad.is_sparse]
+    plain = [p for p in parameters if p.is_leaf and p.layout is torch.strided]
+    sparse = [p for p in plain if p.grad is not None and p.grad.is_sparse]
+    dense = [p for p in plain if p.grad is not None and not p.grad.is_sparse]
     optimizers: list[torch.optim.Optimizer] = []
     if dense:
         optimizers.append(torch.optim.Adam(dense, lr=DEFAULT_LEARNING_RATE))

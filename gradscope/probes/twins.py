@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from gradscope.capture.reading import is_plain_float
+from gradscope.capture.reading import gradient_of, is_plain_float
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
@@ -121,7 +121,7 @@ def _followed_in_memory(context: ProbeContext) -> list[tuple[int, int]]:
     return [
         (trained[location], position)
         for position, parameter in enumerate(context.named.parameters)
-        if parameter.grad is None
+        if gradient_of(parameter) is None
         and is_plain_float(parameter)
         and (location := _address(parameter)) in trained
     ]
@@ -155,7 +155,7 @@ def _trained(context: ProbeContext) -> list[tuple[int, nn.Parameter]]:
         (position, parameter)
         for position, parameter in enumerate(context.named.parameters)
         if parameter.requires_grad
-        and parameter.grad is not None
+        and gradient_of(parameter) is not None
         and parameter.numel() > 1
         and is_plain_float(parameter)
     ]
@@ -228,7 +228,7 @@ def _are_exchangeable(context: ProbeContext, index: int, weight: Tensor, gradien
     if not weight[0].any() or not torch.equal(weight[1], weight[0]):
         return False
     parameters = context.named.parameters
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    gradients = [g for g in map(gradient_of, parameters) if g is not None]
     if not all(map(is_plain_float, (*parameters, *gradients))):
         return False
     scale = max(float(torch.linalg.vector_norm(one)) for one in gradients)
@@ -243,7 +243,7 @@ def _are_exchangeable(context: ProbeContext, index: int, weight: Tensor, gradien
 
 
 def _is_equal_along(parameter: Tensor, dim: int, scale: float) -> bool:
-    gradient = parameter.grad
+    gradient = gradient_of(parameter)
     equal = _are_equal(parameter.movedim(dim, 0), 0.0)
     return equal and (gradient is None or _are_equal(gradient.movedim(dim, 0), scale))
 
@@ -263,7 +263,7 @@ def _are_equal(rows: Tensor, scale: float) -> bool:
 
 def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Tensor | None]:
     """Return weight and gradient with a row per unit, None for parameters without units."""
-    gradient = parameter.grad
+    gradient = gradient_of(parameter)
     if (
         gradient is None
         or parameter.dim() < 2

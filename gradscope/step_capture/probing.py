@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.naming import is_flat
-from gradscope.capture.reading import is_plain
+from gradscope.capture.reading import gradient_of, is_plain
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
@@ -132,7 +132,7 @@ class HalfPrecision:
         if sum(parameter.numel() for parameter in parameters) > _MOST_ELEMENTS:
             return "the model is too large for a second backward"
         # The script's gradient would then be a sum, which the second backward is not.
-        if any(parameter.grad is not None for parameter in parameters):
+        if any(gradient_of(parameter) is not None for parameter in parameters):
             return "gradients of several backward passes accumulate"
         graph = capture.graph
         if graph.hooked or any(isinstance(node, BackwardCFunction) for node in graph.nodes):

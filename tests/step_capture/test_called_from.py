@@ -41,6 +41,39 @@ def test_warnings_are_those_of_an_unwatched_script():
     assert warned(watched) == plain
 
 
+class Memory(nn.Module):
+    """Keeps states in a frozen parameter, which is no leaf while they have a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.states = nn.Parameter(torch.zeros(10, 4), requires_grad=False)
+        self.cell, self.head = nn.GRUCell(4, 4), nn.Linear(4, 1)
+
+    def forward(self, index, x):
+        new = self.cell(x, self.states[index].detach())
+        self.states[index] = new
+        return self.head(new)
+
+
+def remember():
+    model = Memory()
+    optimizer = torch.optim.Adam(filter(lambda p: p.requires_grad, model.parameters()), lr=0.01)
+    for _ in range(12):
+        optimizer.zero_grad()
+        model(torch.randperm(10)[:4], torch.ones(4, 4)).square().mean().backward()
+        optimizer.step()
+        model.states.detach_()
+
+
+def test_a_parameter_that_is_no_leaf_for_a_while_gives_no_warning():
+    def watched():
+        with gradscope.watch(tensor_every=1):
+            remember()
+
+    assert warned(remember) == []
+    assert warned(watched) == []
+
+
 @pytest.mark.nightly
 def test_exceptions_come_from_the_line():
     with gradscope.watch():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from torch import nn
 
 from gradscope.capture.naming import NamedModel
+from gradscope.capture.reading import gradient_of
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import sources_around, statements_around
@@ -91,7 +92,7 @@ class Assembler:
     def keep_gradients(self, mode: KeepMode) -> None:
         """Store the current gradients of the parameters, as those of the next step."""
         parameters = enumerate(self._named.parameters)
-        gradients = {position: p.grad for position, p in parameters if p.grad is not None}
+        gradients = {at: g for at, p in parameters if (g := gradient_of(p)) is not None}
         kept = keep(list(gradients.values()), mode)
         self._kept += [
             one.of(len(self._steps), position)

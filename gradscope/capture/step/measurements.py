@@ -11,7 +11,7 @@ from torch._C import DisableTorchFunction
 from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.reading import is_plain
+from gradscope.capture.reading import gradient_of, is_plain
 from gradscope.capture.statistics import HELD_ELEMENTS, Key, Measurer, Numbers, norms
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
@@ -343,9 +343,9 @@ class BackwardWatch:
         """Return, by parameter index, the versions that show whether a gradient was added to."""
         return {
             # Accumulation makes a new tensor or writes in place, which increments the version.
-            position: (id(parameter.grad), parameter.grad._version)
+            position: (id(gradient), gradient._version)
             for position, parameter in enumerate(self._parameters)
-            if parameter.grad is not None
+            if (gradient := gradient_of(parameter)) is not None
         }
 
     @no_garbage_collection()
@@ -367,8 +367,9 @@ class BackwardWatch:
         measurer, here = self._measurer, []
         for position, parameter in enumerate(self._parameters):
             is_added = position in self._added
-            if position in reached and parameter.grad is not None and not is_added:
-                measurer.add((_PARAMETER, position), parameter.grad)
+            gradient = gradient_of(parameter) if position in reached else None
+            if gradient is not None and not is_added:
+                measurer.add((_PARAMETER, position), gradient)
             elif position in reached and not parameter.numel():
                 measurer.unmeasured[_PARAMETER, position] = (
                     "none of its elements are in this process"

@@ -13,7 +13,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.arithmetic import to_host
 from gradscope.capture.reading import NotReadable, elements, is_plain_float
-from gradscope.capture.tensor_references import WeakTensor
+from gradscope.capture.tensor_references import WeakLeaf, WeakTensor
 from gradscope.frozen import dataclass
 
 EMPTY, UNSPENT, SPENT = range(3)
@@ -126,7 +126,9 @@ class GradientState:
         if entry is not None or not parameter.is_leaf or parameter.is_inference():
             return entry
         # Weak: a strong reference would keep models of earlier folds or trials alive.
-        reference = WeakTensor(parameter, self._note_death)
+        # What requires grad stays a leaf: torch refuses to write computed values into it.
+        kind = WeakTensor if parameter.requires_grad else WeakLeaf
+        reference = kind(parameter, self._note_death)
         entry = Entry(reference)
         gradient = parameter.grad
         if gradient is not None:
