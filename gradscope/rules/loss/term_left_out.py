@@ -7,7 +7,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import LeftOutTermRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.unbalanced_flows import unbalanced_scale
+from gradscope.rules.helpers.loss.unbalanced_flows import cut_logarithm, unbalanced_scale
 from gradscope.rules.needs import Needs, has_backward, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
@@ -101,14 +101,22 @@ class TermLeftOut(Rule):
         """Yield a finding for the density of a flow without its log-determinant."""
         scaled = unbalanced_scale(context)
         if scaled is not None:
+            cut = cut_logarithm(context, scaled)
+            lack = "without the logarithm of the scale"
+            if cut is not None:
+                lack = "and the logarithm of the scale has no gradient"
             yield self.finding(
                 context,
                 message=(
-                    "the loss is the density of what a flow has scaled, without the logarithm of "
-                    "the scale: it is smallest where all data shrink to a point"
+                    f"the loss is the density of what a flow has scaled, {lack}: it is smallest "
+                    "where all data shrink to a point"
                 ),
-                remedy="add the log-determinant: -(log_prob + log_det).mean()",
-                site=context.first.nodes[0].site,
+                remedy=(
+                    "add the log-determinant: -(log_prob + log_det).mean()"
+                    if cut is None
+                    else "compute the log-determinant with its gradient"
+                ),
+                site=context.first.nodes[0].site if cut is None else cut.site,
                 related=(context.related(scaled.site, "the last scale"),),
                 parameters=sorted(context.parameters_behind([scaled.index])),
                 evidence={"term": "the log-determinant"},

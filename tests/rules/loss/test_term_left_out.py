@@ -281,3 +281,14 @@ def test_a_flow_without_its_determinant_is_found(findings_of, name):
     findings = findings_of(Scaling(scale), X, lambda output, batch: loss(*output))
     found = [one for one in findings if one.rule == "GS732"]
     assert [dict(one.evidence)["term"] for one in found] == ["the log-determinant"] * count
+
+
+def test_a_determinant_without_gradient_is_named_at_its_cut(findings_of):
+    def loss(output, batch):
+        z, total = output
+        constant = total.detach()  # here
+        return -(STANDARD.log_prob(z).sum(1) + constant).mean()
+
+    (found,) = [one for one in findings_of(Scaling(torch.tanh), X, loss) if one.rule == "GS732"]
+    assert "has no gradient" in found.message
+    assert found.location.source.startswith("constant = total.detach()")

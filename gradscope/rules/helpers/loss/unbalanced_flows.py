@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.gains import shifts_by_normal_constant
@@ -41,6 +42,19 @@ def unbalanced_scale(context: RuleContext) -> NodeRecord | None:
     return next(
         _scales_before(context, _unshifted(context, inputs_of(context, squared[0])[0])), None
     )
+
+
+def cut_logarithm(context: RuleContext, scaled: NodeRecord) -> PathCutRecord | None:
+    """Return the cut behind which a term of the loss was made of the scale's own parameters.
+
+    It is the logarithm, most likely: computed, and added without a gradient.
+    """
+    loss = linear_signs(context, [one.index for one in context.first.nodes if one.depth == 0])
+    own = context.parameters_behind([scaled.index])
+    for cut in context.recording.evidence_of(PathCutRecord):
+        if own.intersection(cut.parameters) and any(join in loss for join in cut.joins):
+            return cut
+    return None
 
 
 def _unshifted(context: RuleContext, node: int) -> int | None:
