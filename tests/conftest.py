@@ -4,6 +4,7 @@ import gc
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -33,6 +34,11 @@ _ROOM = 2 * 10**9
 
 _MANY = 1_000
 """Tests, of which some will make an optimizer."""
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so do all processes
+# that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if sys.dont_write_bytecode:  # each worker and each process would compile every module again
     sys.dont_write_bytecode = False
