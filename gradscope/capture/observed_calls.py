@@ -13,6 +13,11 @@ Kwargs = Mapping[str, object] | None
 """Keyword arguments as `__torch_function__` gets them: None without any."""
 
 
+def argument(args: Args, kwargs: Kwargs, position: int, name: str) -> object:
+    """Return an argument of a call, given by position or by name; None without it."""
+    return args[position] if len(args) > position else (kwargs or {}).get(name)
+
+
 class Observer:
     """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
 

@@ -32,7 +32,7 @@ class DroppedTerm(NamedTuple):
     line: Line
 
 
-class _Place(NamedTuple):
+class _Located(NamedTuple):
     """A statement, and what is around it."""
 
     statement: ast.stmt
@@ -50,16 +50,16 @@ def dropped_terms(context: ProbeContext, names: re.Pattern[str]) -> Iterator[Dro
     found = _loss(context)
     if found is None:
         return
-    place, line = found
+    located, line = found
     # Only calls that make nodes have lines: their result has a gradient.
     ran = {one.number for one in context.capture.sites.lines if one and one.code is line.code}
-    for way, statement, name in (*_lost(place), *_unread(place, names)):
+    for way, statement, name in (*_lost(located), *_unread(located, names)):
         lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
         if ran.intersection(lines):
             yield DroppedTerm(name, way, Line(line.code, statement.lineno))
 
 
-def _loss(context: ProbeContext) -> tuple[_Place, Line] | None:
+def _loss(context: ProbeContext) -> tuple[_Located, Line] | None:
     """Return the statement that makes the loss."""
     node: Node
     for node in context.capture.graph.nodes[:_NEAR]:
@@ -69,13 +69,13 @@ def _loss(context: ProbeContext) -> tuple[_Place, Line] | None:
             continue
         if is_installed(line.code.co_filename):
             continue
-        place = _place(tree_of(line.code.co_filename), line.number)
-        if place is not None and isinstance(place.statement, ast.Assign | ast.Return):
-            return place, line
+        located = _located(tree_of(line.code.co_filename), line.number)
+        if located is not None and isinstance(located.statement, ast.Assign | ast.Return):
+            return located, line
     return None
 
 
-def _place(tree: ast.Module, number: int) -> _Place | None:
+def _located(tree: ast.Module, number: int) -> _Located | None:
     """Return the innermost simple statement of a line."""
     found, scope = None, None
     waiting: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
@@ -84,7 +84,7 @@ def _place(tree: ast.Module, number: int) -> _Place | None:
         for block in _blocks(node):
             for one in block:
                 if one.lineno <= number <= (one.end_lineno or one.lineno):
-                    found = _Place(one, block, scope)
+                    found = _Located(one, block, scope)
                     waiting.append((one, one if isinstance(one, _SCOPES) else scope))
     return found
 
@@ -96,37 +96,37 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield block
 
 
-def _lost(place: _Place) -> Iterator[tuple[DropWay, ast.stmt, str]]:
+def _lost(located: _Located) -> Iterator[tuple[DropWay, ast.stmt, str]]:
     """Yield sums that no variable takes, and the value that the statement of the loss replaces."""
-    name = _target(place.statement)
+    name = _target(located.statement)
     if name is None:
         return
-    for one in place.block:
+    for one in located.block:
         if isinstance(one, ast.Expr) and isinstance(one.value, ast.BinOp) and _reads(one, name):
             yield "discarded", one, name
-    if _reads(place.statement, name):
+    if _reads(located.statement, name):
         return
-    for one in reversed(place.block[: place.block.index(place.statement)]):
+    for one in reversed(located.block[: located.block.index(located.statement)]):
         if _target(one) == name and not _reads(one, name) and not _is_plain(one):
             yield "replaced", one, name
         if _mentions(one, name):
             return
 
 
-def _unread(place: _Place, names: re.Pattern[str]) -> Iterator[tuple[DropWay, ast.stmt, str]]:
+def _unread(located: _Located, names: re.Pattern[str]) -> Iterator[tuple[DropWay, ast.stmt, str]]:
     """Yield the terms of the block that nothing in the function reads."""
-    read = {one.id for one in _names(place.scope) if not isinstance(one.ctx, ast.Store)}
+    read = {one.id for one in _names(located.scope) if not isinstance(one.ctx, ast.Store)}
     shared = {
         name
-        for node in ast.walk(place.scope)
+        for node in ast.walk(located.scope)
         if isinstance(node, ast.Global | ast.Nonlocal)
         for name in node.names
     }
-    for one in place.block if not read & _LOOKS else ():
+    for one in located.block if not read & _LOOKS else ():
         name = _target(one) or ""
         is_term = names.search(name) or _DIVERGENCE.search(name)
         is_lost = is_term and name not in read | shared and not _is_plain(one)
-        if is_lost and one is not place.statement:
+        if is_lost and one is not located.statement:
             yield "unread", one, name
 
 

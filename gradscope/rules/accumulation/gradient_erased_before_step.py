@@ -114,7 +114,7 @@ class GradientErasedBeforeStep(Rule):
                     if passes
                     else None,
                     None
-                    if by_hand
+                    if group.site is None
                     else context.related(group.first.step.site, "the step that gets none"),
                 ),
                 severity="error" if is_error else "warning",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from gradscope.capture.observed_calls import Args
+from gradscope.capture.observed_calls import Args, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import edges
@@ -32,14 +32,14 @@ def sees_next(args: Args, given: Mapping[str, object], result: object) -> int | 
     A convolution that is chomped afterwards or gets padded data changes this number, and is left
     alone.
     """
-    data, weight = _at(args, given, 0, "input"), _at(args, given, 1, "weight")
+    data, weight = argument(args, given, 0, "input"), argument(args, given, 1, "weight")
     if not (isinstance(data, Tensor) and isinstance(weight, Tensor) and isinstance(result, Tensor)):
         return None
     if data.ndim != 3 or result.ndim != 3 or data.shape[2] != result.shape[2]:
         return None
-    stride = _number(_at(args, given, 3, "stride"), 1)
-    padding = _at(args, given, 4, "padding")
-    spread = _number(_at(args, given, 5, "dilation"), 1)
+    stride = _number(argument(args, given, 3, "stride"), 1)
+    padding = argument(args, given, 4, "padding")
+    spread = _number(argument(args, given, 5, "dilation"), 1)
     reach = (weight.shape[2] - 1) * spread
     left = reach // 2 if padding == "same" else _number(padding, 0)
     # The element of the kernel that lies over the next position.
@@ -71,10 +71,6 @@ def _moves(node: Node) -> bool:
     # A slice from the start on keeps what it keeps in place.
     is_cut = node.name().startswith("SliceBackward") and getattr(node, "_saved_start", None) != 0
     return is_cut or node.name().startswith(_MOVING)
-
-
-def _at(args: Args, given: Mapping[str, object], position: int, name: str) -> object:
-    return args[position] if len(args) > position else given.get(name)
 
 
 def _number(value: object, otherwise: int) -> int:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.tensor_references import TensorNotes
@@ -78,9 +78,9 @@ class PairLabelObserver(Observer):
         if line is None or not isinstance(result, Tensor) or not result.requires_grad:
             return
         if name == _CROSS_ENTROPY:
-            self._see_similarities(_argument(args, given, 0, "input"), args, given, line)
+            self._see_similarities(argument(args, given, 0, "input"), args, given, line)
         elif name in _MARGIN_LOSSES:
-            labels = _argument(args, given, _MARGIN_LOSSES[name], "target")
+            labels = argument(args, given, _MARGIN_LOSSES[name], "target")
             if (counted := _zeros(labels)) is not None:
                 self.zeros.append(ZeroLabels(line, name, *counted))
         else:
@@ -112,7 +112,7 @@ class PairLabelObserver(Observer):
     def _see_similarities(
         self, logits: object, args: Args, given: Mapping[str, object], line: Line
     ) -> None:
-        target = _argument(args, given, 1, "target")
+        target = argument(args, given, 1, "target")
         if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
             return
         rows = logits.shape[0] if logits.dim() == 2 else 0
@@ -146,10 +146,6 @@ class PairLabelObserver(Observer):
                     self._less.discard(id(result))
 
 
-def _argument(args: Args, given: Mapping[str, object], position: int, name: str) -> object:
-    return args[position] if len(args) > position else given.get(name)
-
-
 def _zeros(labels: object) -> tuple[int, int] | None:
     """Return the number of labels, and of zeros, if they are 0 and 1 and both occur."""
     if not isinstance(labels, Tensor) or labels.numel() < _LEAST_ROWS or not has_numbers(labels):
@@ -170,4 +166,4 @@ def _is_at_zero(name: str, args: Args, given: Mapping[str, object]) -> bool:
     """Return whether a call keeps what is above 0."""
     if name == "relu":
         return True
-    return _argument(args, given, 1, "min") in (0, 0.0) and _argument(args, given, 2, "max") is None
+    return argument(args, given, 1, "min") in (0, 0.0) and argument(args, given, 2, "max") is None

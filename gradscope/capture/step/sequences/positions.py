@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.sequences.tokens import MOST_ROWS
@@ -43,10 +43,10 @@ def attention(
     """
     if name not in (FUSED, WHOLE):
         return _product(name, args)
-    query, keys = _at(args, given, 0, "query"), _at(args, given, 1, "key")
-    mask = _at(args, given, 3 if name == FUSED else 16, "attn_mask")
+    query, keys = argument(args, given, 0, "query"), argument(args, given, 1, "key")
+    mask = argument(args, given, 3 if name == FUSED else 16, "attn_mask")
     # Of the whole module, it is a hint beside a mask.
-    causal = name == FUSED and bool(_at(args, given, 5, "is_causal"))
+    causal = name == FUSED and bool(argument(args, given, 5, "is_causal"))
     if not isinstance(query, Tensor) or not isinstance(keys, Tensor) or keys.is_nested:
         return None
     at = -2 if name == FUSED else 0
@@ -150,10 +150,6 @@ def _is_of_weighed_scores(weights: Tensor) -> bool:
         is_weighed |= node.name().startswith(_SCALING)
         node = inputs[0]
     return False
-
-
-def _at(args: tuple[object, ...], given: Mapping[str, object], position: int, name: str) -> object:
-    return args[position] if len(args) > position else given.get(name)
 
 
 class PositionsByExample(NamedTuple):

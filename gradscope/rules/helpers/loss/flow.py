@@ -1,7 +1,7 @@
 """How tensors go into the loss: its terms, and the operations on the way to it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord
@@ -149,16 +149,21 @@ def parameters_behind(context: RuleContext, node: int) -> frozenset[int]:
     return context.parameters_behind([node])
 
 
-def reached_beside(context: RuleContext, nodes: set[int]) -> frozenset[int]:
+def reached_beside(context: RuleContext, nodes: Set[int]) -> frozenset[int]:
     """Return the parameters to which the loss leads on a way around some nodes."""
+    found = (context.recording.nodes[one] for one in nodes_beside(context, nodes))
+    return frozenset(one.parameter for one in found if one.parameter is not None)
+
+
+def nodes_beside(context: RuleContext, nodes: Set[int]) -> set[int]:
+    """Return the nodes to which the loss leads on a way around some of them."""
     waiting, seen = [node.index for node in context.first.nodes if node.depth == 0], set(nodes)
     while waiting:
         for ref in context.successors.get(waiting.pop(), ()):
             if ref.node not in seen:
                 seen.add(ref.node)
                 waiting.append(ref.node)
-    found = (context.recording.nodes[one] for one in seen - nodes)
-    return frozenset(one.parameter for one in found if one.parameter is not None)
+    return seen - nodes
 
 
 SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})

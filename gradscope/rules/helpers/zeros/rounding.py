@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Set
 from gradscope.frozen import dataclass
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.flow import nodes_beside, reached_beside
 
 _ROUNDING = ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign")
 _SCALING = ("Div", "Mul")
@@ -41,19 +42,12 @@ def scaled_roundings(context: RuleContext) -> Iterator[ScaledRounding]:
         if stat is None or stat.gradient is None or not stat.gradient.norm:
             continue
         quantizer = _before(context, node) | _after(context, node)
-        scales = [
-            one
-            for one in _reductions_beside(context, quantizer)
-            # A scale that anything else uses is more than a scale: it may be all that is wanted.
-            if not _reaches_loss(context, one.index, quantizer)
-        ]
+        beside = nodes_beside(context, quantizer)
+        # A scale that anything else uses is more than a scale: it may be all that is wanted.
+        scales = [one for one in _reductions_beside(context, quantizer) if one.index not in beside]
         blocked = {node.index, *(one.index for one in scales)}
-        held = frozenset(
-            parameter
-            for parameter in context.parameters_behind([node.index])
-            if not _reaches_loss(context, context.parameter_nodes[parameter], blocked)
-            and _reaches_loss(context, context.parameter_nodes[parameter], {node.index})
-        )
+        through_scale = reached_beside(context, {node.index}) - reached_beside(context, blocked)
+        held = through_scale & context.parameters_behind([node.index])
         if held:
             yield ScaledRounding(node, scales[0], held)
 
@@ -103,16 +97,3 @@ def _reductions_beside(context: RuleContext, quantizer: Iterable[int]) -> Iterat
             if record.operation.startswith(_REDUCTIONS) and ref.node not in seen:
                 seen.add(ref.node)
                 yield record
-
-
-def _reaches_loss(context: RuleContext, start: int, blocked: Set[int]) -> bool:
-    """Return whether a tensor has a path to the loss around some operations."""
-    waiting, seen = [start], {start}
-    while waiting:
-        users = context.users.get(waiting.pop(), ())
-        if not users:
-            return True
-        fresh = [user for user in users if user not in seen and user not in blocked]
-        seen.update(fresh)
-        waiting += fresh
-    return False
