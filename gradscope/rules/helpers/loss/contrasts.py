@@ -13,6 +13,23 @@ _SCALED = ("Clone", "Div", "Mul", "ToCopy")
 """Operations that give similarities a temperature."""
 
 
+COPIES = ("Clone", "ToCopy")
+NORMS = ("LinalgVectorNorm", "Norm")
+OF_NORMS = ("ClampMin", "Clone", "Expand", "ToCopy")
+"""Operations between the norms of vectors and the division by them."""
+
+
+def behind_views(context: RuleContext, index: int, further: tuple[str, ...] = COPIES) -> NodeRecord:
+    """Return the operation behind views, and behind further operations with one input."""
+    node = context.recording.nodes[index]
+    while node.kind == "view" or node.operation.startswith(further):
+        inputs = context.successors.get(node.index, ())
+        if len(inputs) != 1:
+            break
+        node = context.recording.nodes[inputs[0].node]
+    return node
+
+
 class Contrast(NamedTuple):
     """A cross-entropy whose logits are a square matrix of products."""
 

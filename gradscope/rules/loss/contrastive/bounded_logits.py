@@ -9,6 +9,7 @@ from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.contrasts import NORMS, OF_NORMS, behind_views
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, is_likelihood
 from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, has_backward
@@ -16,8 +17,6 @@ from gradscope.rules.rule import Lasting, Rule
 
 _SCALING = ("Div", "Mul")
 _PRODUCTS = frozenset({"BmmBackward0", "MmBackward0"})
-_NORMS = ("LinalgVectorNorm", "Norm")
-_BETWEEN = ("ClampMin", "Clone", "Expand", "ToCopy")
 
 
 class _Cosines(NamedTuple):
@@ -173,25 +172,14 @@ def _ratio(context: RuleContext, before: TensorRef, behind: TensorRef) -> float 
 
 def _normalised(context: RuleContext, index: int) -> NodeRecord | None:
     """Return what is divided by the norms of its rows; None for anything else."""
-    quotient = _behind(context, index, ("Clone", "ToCopy"))
+    quotient = behind_views(context, index)
     inputs = context.successors.get(quotient.index, ())
     shape = quotient.dims() or ()
     if not quotient.operation.startswith("Div") or len(inputs) != 2 or len(shape) < 2:
         return None
-    norm = _behind(context, inputs[1].node, _BETWEEN)
-    is_of_rows = norm.operation.startswith(_NORMS) and norm.dims() in (
+    norm = behind_views(context, inputs[1].node, OF_NORMS)
+    is_of_rows = norm.operation.startswith(NORMS) and norm.dims() in (
         (*shape[:-1], 1),
         shape[:-1],
     )
-    return _behind(context, inputs[0].node, ()) if is_of_rows else None
-
-
-def _behind(context: RuleContext, index: int, further: tuple[str, ...]) -> NodeRecord:
-    """Return the operation behind views, and behind further operations with one input."""
-    node = context.recording.nodes[index]
-    while node.kind == "view" or node.operation.startswith(further or ("\0",)):
-        inputs = context.successors.get(node.index, ())
-        if len(inputs) != 1:
-            break
-        node = context.recording.nodes[inputs[0].node]
-    return node
+    return behind_views(context, inputs[0].node, ()) if is_of_rows else None

@@ -9,12 +9,9 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.contrasts import contrasts
+from gradscope.rules.helpers.loss.contrasts import NORMS, OF_NORMS, behind_views, contrasts
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
-
-_NORMS = ("LinalgVectorNorm", "Norm")
-_BETWEEN = ("ClampMin", "Clone", "Expand", "ToCopy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +106,7 @@ def _product_summed(context: RuleContext, total: NodeRecord) -> NodeRecord | Non
 
 
 def _factors(context: RuleContext, product: NodeRecord) -> list[NodeRecord]:
-    return [_behind_views(context, ref.node) for ref in context.successors[product.index]]
+    return [behind_views(context, ref.node) for ref in context.successors[product.index]]
 
 
 def _line(context: RuleContext, node: NodeRecord) -> int:
@@ -126,38 +123,26 @@ def _norm_over_batch(context: RuleContext, quotient: NodeRecord) -> NodeRecord |
     shape = _dims(quotient)
     if not quotient.operation.startswith("Div") or len(inputs) != 2 or len(shape) != 2:
         return None
-    divided = _behind_views(context, inputs[0].node)
+    divided = behind_views(context, inputs[0].node)
     if divided.kind == "parameter" or divided.operation.startswith("Sub"):
         return None
-    norm = _behind_views(context, inputs[1].node, _BETWEEN)
+    norm = behind_views(context, inputs[1].node, OF_NORMS)
     own = _dims(norm)
     # In a square matrix, norms without a kept dimension may be those of the rows.
     is_of_columns = own == (1, shape[1]) or (own == shape[1:] and shape[1] != shape[0])
-    return norm if norm.operation.startswith(_NORMS) and is_of_columns else None
+    return norm if norm.operation.startswith(NORMS) and is_of_columns else None
 
 
 def _quotients(context: RuleContext, product: NodeRecord) -> Iterator[NodeRecord]:
     """Yield the factors of a matrix product that are quotients, times a temperature or not."""
     waiting = [ref.node for ref in context.successors.get(product.index, ())]
     while waiting:
-        factor = _behind_views(context, waiting.pop(0))
+        factor = behind_views(context, waiting.pop(0))
         inputs = context.successors.get(factor.index, ())
         if factor.operation.startswith("Div") and len(inputs) == 2:
             yield factor
         elif factor.operation.startswith("Mul"):
             waiting += [ref.node for ref in inputs]
-
-
-def _behind_views(
-    context: RuleContext, index: int, further: tuple[str, ...] = ("Clone", "ToCopy")
-) -> NodeRecord:
-    node = context.recording.nodes[index]
-    while node.kind == "view" or node.operation.startswith(further):
-        inputs = context.successors.get(node.index, ())
-        if len(inputs) != 1:
-            break
-        node = context.recording.nodes[inputs[0].node]
-    return node
 
 
 def _dims(node: NodeRecord) -> tuple[int, ...]:
