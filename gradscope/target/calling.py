@@ -16,7 +16,7 @@ The rules are:
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeGuard
 
 from torch import nn
@@ -135,13 +135,18 @@ def second_argument(loss: Callable[..., object]) -> SecondArgument:
     return SecondArgument(wanted="batch" if is_batch else "target", name=names[1])
 
 
-def _takes_apart(function: Callable[..., object], name: str) -> bool:
-    """Return whether a function picks or unpacks elements of an argument, as of a batch."""
+def source_nodes(function: Callable[..., object]) -> Iterator[ast.AST]:
+    """Yield the nodes of a function's source, which is read, not run; none if it is unknown."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
-        return False
-    for one in ast.walk(tree):
+        return
+    yield from ast.walk(tree)
+
+
+def _takes_apart(function: Callable[..., object], name: str) -> bool:
+    """Return whether a function picks or unpacks elements of an argument, as of a batch."""
+    for one in source_nodes(function):
         match one:
             case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant()):
                 if owner == name:

@@ -2,10 +2,8 @@
 
 import ast
 import copy
-import inspect
 import random
 import sys
-import textwrap
 import time
 import warnings
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from gradscope.target.calling import (
     divide_batch,
     forward_signature,
     signature_of,
+    source_nodes,
 )
 from gradscope.target.layer_inputs import InputLayer, input_layers, layer_title, specs_of
 from gradscope.target.notation import parse_input
@@ -337,14 +336,9 @@ def keys_read_by(model: nn.Module, argument: str) -> tuple[str, ...]:
         model: Its forward is read, not run.
         argument: Name of the argument of forward.
     """
-    try:
-        source = textwrap.dedent(inspect.getsource(type(model).forward))
-        tree = ast.parse(source)
-    except (OSError, TypeError, SyntaxError):
-        return ()
     found = [
         (node.lineno, node.col_offset, node.slice.value)
-        for node in ast.walk(tree)
+        for node in source_nodes(type(model).forward)
         if isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Load)
         and isinstance(node.value, ast.Name)
