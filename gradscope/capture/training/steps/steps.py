@@ -26,7 +26,7 @@ from gradscope.capture.training.guard import postponed_signals
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
-from gradscope.capture.training.steps.gradient_hooks import BetweenSteps
+from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.measurements import Measured, rounded, samples_of
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,

@@ -1,4 +1,4 @@
-"""Watches what happens to parameters between steps: hooks and replaced weights."""
+"""Watches what happens between steps: hooks, replaced weights, and flags of modules."""
 
 import ast
 from collections import Counter
