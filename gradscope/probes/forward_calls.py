@@ -106,8 +106,14 @@ def _note_labels(context: ProbeContext) -> None:
     site_of, labels = context.assembler.site_of, context.capture.pair_labels
     rows = context.capture.own_rows
     for own in (*labels.own, *rows.own):
-        record = OwnSimilarityRecord(site=site_of(own.line), rows=own.rows, largest=own.largest)
-        context.assembler.note(record)
+        context.assembler.note(
+            OwnSimilarityRecord(
+                site=site_of(own.line),
+                rows=own.rows,
+                largest=own.largest,
+                is_answer=own.is_answer,
+            )
+        )
     for repeated in rows.repeated:
         site = site_of(repeated.line)
         context.assembler.note(RepeatedPositiveRecord(site=site, rows=repeated.rows))

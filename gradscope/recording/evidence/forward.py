@@ -141,6 +141,8 @@ class OwnSimilarityRecord:
     rows: int
     largest: int
     """Number of rows of which no other similarity is larger than that to itself."""
+    is_answer: bool = False
+    """Whether the similarity to itself is the right answer of each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,8 @@ class OwnSimilarities(NamedTuple):
     rows: int
     largest: int
     """Number of rows of which no other similarity is larger than that to itself."""
+    is_answer: bool = False
+    """Whether that to itself is the right answer of each row."""
 
 
 class ZeroLabels(NamedTuple):
@@ -125,7 +127,8 @@ class PairLabelObserver(Observer):
         # Half types have too few digits for the comparison of a matrix with its transpose.
         values = logits.detach().float()
         # Where an example's class is its own position, it is the positive pair, as in CLIP.
-        if bool((target == torch.arange(rows, device=target.device)).any()):
+        answers = int((target == torch.arange(rows, device=target.device)).sum())
+        if answers not in (0, rows):
             return
         own, largest = values.diagonal(), values.amax(1)
         tolerance = 1e-4 * float(values.abs().amax())
@@ -133,7 +136,7 @@ class PairLabelObserver(Observer):
         if not tolerance < float("inf") or not torch.allclose(values, values.t(), 0, tolerance):
             return
         found = int((own >= largest - tolerance).sum())
-        self.own.append(OwnSimilarities(line, rows, found))
+        self.own.append(OwnSimilarities(line, rows, found, is_answer=answers == rows))
 
     def _see_product(self, args: Args, result: Tensor) -> None:
         for labels, scores in (args, args[::-1]):

@@ -10,6 +10,8 @@ from gradscope.recording.evidence.forward import (
 )
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss.contrasts import contrasts
+from gradscope.rules.helpers.loss.signed_terms import signed_terms
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
@@ -22,6 +24,8 @@ class OwnSimilarityInLoss(Rule):
         `cross_entropy(z @ z.T / temperature, partners)`, as of SimCLR, without a mask of the
         diagonal. The same by hand: `log(positive / exp(z @ z.T).sum(1))`. Also a cross-entropy of
         `cat([positive, all])`, whose first column is the right answer and is among all others, too.
+        Or a loss whose two views are the same one: `cross_entropy(a @ b.T, arange(n))`, where `a`
+        and `b` are equal.
 
     Why it matters:
         Nothing is as similar to an example as itself. No partner can win, so the loss stays high,
@@ -34,10 +38,13 @@ class OwnSimilarityInLoss(Rule):
         exponentials, and the sum divides another similarity, or its logarithm is subtracted. Sums
         from which anything is subtracted are not judged, nor are shares that another matrix weighs,
         as in distillation. A right answer counts twice if the first of all logits, the target of
-        each row, equals exactly one of the others in every row; this is a warning.
+        each row, equals exactly one of the others in every row; this is a warning. So are two equal
+        views: the logits are a symmetric matrix of products of outputs, the targets are its
+        diagonal, and the loss has no other term.
 
     How to fix it:
-        Mask the diagonal before the loss: `similarity.fill_diagonal_(float("-inf"))`.
+        Mask the diagonal before the loss: `similarity.fill_diagonal_(float("-inf"))`. Give the
+        network two views of each example; dropout makes two only in train mode.
 
     When it may be wrong:
         If the network is to tell examples from themselves.
@@ -60,11 +67,14 @@ class OwnSimilarityInLoss(Rule):
         """Yield a finding for every line with such a loss."""
         found = dict[int | None, OwnSimilarityRecord]()
         for record in context.recording.evidence_of(OwnSimilarityRecord):
+            if record.is_answer:
+                continue
             context.measured_share(
                 self.code, "rows_won_by_itself", record.largest, record.rows, self.share
             )
             if record.largest >= self.share * record.rows:
                 found.setdefault(record.site, record)
+        yield from self._of_equal_views(context)
         twice = {one.site: one for one in context.recording.evidence_of(RepeatedPositiveRecord)}
         for repeated in twice.values():
             yield self._of_repeated(context, repeated)
@@ -84,6 +94,32 @@ class OwnSimilarityInLoss(Rule):
                     "limit": self.share * record.rows,
                 },
                 count=record.largest,
+            )
+
+    def _of_equal_views(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if the whole loss tells examples from others by comparing them alone."""
+        found = {
+            one.site: one
+            for one in context.recording.evidence_of(OwnSimilarityRecord)
+            if one.is_answer and one.largest >= self.share * one.rows
+        }
+        contrasted = {one.record.result.node for one in contrasts(context)} if found else set()
+        # Beside another term, it may be a penalty that keeps prototypes or slots apart.
+        terms = list(signed_terms(context)) if contrasted else []
+        if not terms or any(one.node.index not in contrasted for one in terms):
+            return
+        for record in found.values():
+            yield self.finding(
+                context,
+                message=(
+                    f"the two views of each of {record.rows} examples are equal: the right answer "
+                    "is the similarity of an example to itself, and nothing makes views alike"
+                ),
+                remedy="compute the second side from another view of the examples",
+                site=record.site,
+                severity="warning",
+                evidence={"rows": record.rows, "rows_won_by_itself": record.largest},
+                count=record.rows,
             )
 
     def _of_repeated(self, context: RuleContext, record: RepeatedPositiveRecord) -> Finding:

@@ -99,6 +99,19 @@ def to_themselves(z):
     return functional.cross_entropy(product(z), torch.arange(len(z)))
 
 
+def in_both_directions(z):
+    similarities = product(z)
+    return (
+        functional.cross_entropy(similarities, torch.arange(len(z)))
+        + functional.cross_entropy(similarities.T, torch.arange(len(z)))
+    ) / 2
+
+
+def beside_another_term(z):
+    """It keeps the outputs apart, and the other term trains them."""
+    return 0.1 * to_themselves(z) + functional.mse_loss(z[:, :6], VIEWS)
+
+
 def classes_as_many_as_examples(z):
     return functional.cross_entropy(z[:8], torch.arange(8).roll(1))
 
@@ -112,9 +125,32 @@ def classes_as_many_as_examples(z):
         without_the_diagonal,
         between_two_views,
         products_of_some_small_vectors,
-        to_themselves,
+        beside_another_term,
         classes_as_many_as_examples,
     ],
 )
 def test_masked_similarities_and_other_losses_are_fine(loss):
     assert not told(loss)
+
+
+@pytest.mark.parametrize("loss", [to_themselves, in_both_directions])
+def test_equal_views_are_a_warning(loss):
+    found = told(loss)
+    assert {one.severity for one in found} == {"warning"}
+    assert all("equal" in one.message for one in found)
+
+
+def test_views_that_dropout_makes_are_fine_in_train_mode_alone():
+    model = nn.Sequential(encoder(), nn.Dropout(0.1))
+
+    def loss(model, batch):
+        one, other = (functional.normalize(model(batch), dim=1) for _ in range(2))
+        return functional.cross_entropy(one @ other.T / 0.1, torch.arange(len(batch)))
+
+    def codes():
+        report = gradscope.inspect(model, VIEWS[:PAIRS], loss)
+        return [one.severity for one in report.findings if one.rule == "GS717"]
+
+    assert codes() == []
+    model.eval()
+    assert codes() == ["warning"]
