@@ -18,6 +18,7 @@ from gradscope.rules.helpers.loss.policy_terms import (
     is_policy_loss,
     penalised_entropies,
     policy_terms,
+    weighs_actions_both_ways,
 )
 from gradscope.rules.helpers.loss.signed_terms import GAINS, SignedTerm, signed_terms
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
@@ -78,7 +79,8 @@ class LossMaximised(Rule):
         costs, and are left alone unless all have the same factor, or the source names the factor as
         a reward, a return or an advantage, and shows no minus where it is defined. The entropy of
         classes is the negative sum of probabilities times their logarithms; where it has a plus in
-        such a loss, or beside the surrogates of PPO, it is a warning. An optimizer with
+        such a loss, beside picked log-probabilities times numbers of both signs, or beside the
+        surrogates of PPO, it is a warning. An optimizer with
         `maximize=True` is meant to enlarge the loss.
 
         In a run with several optimizers: one loss has two means of scores with opposite signs, one
@@ -119,7 +121,11 @@ class LossMaximised(Rule):
         if any(one.maximises for one in context.recording.evidence_of(OptimizerRecord)):
             return "the optimizer maximises the loss"
         return (
-            None if is_policy_loss(context) or any(policy_terms(context)) else _opponents(context)
+            None
+            if is_policy_loss(context)
+            or any(policy_terms(context))
+            or weighs_actions_both_ways(context)
+            else _opponents(context)
         )
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
@@ -155,7 +161,7 @@ class LossMaximised(Rule):
         for one in {one.product.site: one for one in policy_terms(context)}.values():
             if one.sign > 0 and _trains(context, one.product):
                 yield self._of_policy(context, one)
-        if is_policy_loss(context):
+        if is_policy_loss(context) or weighs_actions_both_ways(context):
             yield from self._of_entropies(context)
         yield from self._of_surrogates(context)
         # The sign of a policy's loss is known whoever else steps. An opponent may want an error to

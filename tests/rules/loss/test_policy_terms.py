@@ -161,6 +161,9 @@ def entropy_by_hand(out):
 
 ENTROPIES_OF_WRONG_SIGN = {
     "beside rewards": lambda out: -(likelihood(out) * rewards).mean() + 0.01 * entropy(out),
+    "beside numbers of both signs": lambda out: (
+        -(likelihood(out) * (weights - 0.5)).mean() + 0.01 * entropy(out)
+    ),
     "beside surrogates": lambda out: clipped(out) + 0.01 * entropy(out),
     "by hand": lambda out: clipped(out) + 0.01 * entropy_by_hand(out),
     "of probabilities": lambda out: (
@@ -171,6 +174,12 @@ ENTROPIES = {
     "beside rewards": lambda out: -(likelihood(out) * rewards).mean() - 0.01 * entropy(out),
     "beside surrogates": lambda out: clipped(out) - 0.01 * entropy(out),
     "by hand": lambda out: clipped(out) - 0.01 * entropy_by_hand(out),
+    "beside numbers of both signs": lambda out: (
+        -(likelihood(out) * (weights - 0.5)).mean() - 0.01 * entropy(out)
+    ),
+    "beside examples that count differently": lambda out: (
+        -(likelihood(out) * weights).mean() + 0.01 * entropy(out)
+    ),
     "of unlabelled examples": lambda out: functional.cross_entropy(out, actions) + entropy(out),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gradscope.recording.evidence.training import SourceRecord
-from gradscope.recording.records import NodeRecord, Site
+from gradscope.recording.records import NodeRecord, Site, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS
 from gradscope.rules.helpers.loss.signed_terms import (
@@ -109,6 +109,19 @@ def is_policy_loss(context: RuleContext) -> bool:
         is_surrogate(context, [ref.node for ref in context.successors.get(node.index, ())])
         for node in nodes
     )
+
+
+def weighs_actions_both_ways(context: RuleContext) -> bool:
+    """Return whether log-probabilities of picked classes are weighed by numbers of both signs.
+
+    So are advantages, and costs less a baseline, whatever their names are.
+    """
+    stats = context.shared(forward_stats)
+    for product, _ in signed_products(context):
+        stat = stats.get(TensorRef(node=product.index, slot=0))
+        if stat is not None and stat.minimum < 0 < stat.maximum and _likelihood(context, product):
+            return True
+    return False
 
 
 def penalised_entropies(context: RuleContext) -> Iterator[NodeRecord]:
