@@ -77,16 +77,15 @@ class Subtrees:
             site = next((one for one in sites if one is not None), None)
         return Part(name=module.path, module=index, parameters=parameters, site=site)
 
-    def has_twin(self, part: Part, among: frozenset[int]) -> bool:
-        """Return whether a module built alike has all its parameters in another set."""
+    def twins(self, part: Part, among: frozenset[int]) -> Iterator[int]:
+        """Yield the modules built alike that have all their parameters in another set."""
         if part.module is None:
-            return False
+            return
         build = self._build(self.recording.modules[part.module])
-        return any(
-            parameters <= among and self._build(self.recording.modules[module]) == build
-            for module, parameters in self.trainable.items()
-            if module != part.module
-        )
+        for module, parameters in self.trainable.items():
+            if module != part.module and parameters <= among:
+                if self._build(self.recording.modules[module]) == build:
+                    yield module
 
     def _build(self, module: ModuleRecord) -> tuple[object, ...]:
         prefix = len(module.path) + 1 if module.path else 0

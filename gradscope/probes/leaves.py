@@ -309,13 +309,19 @@ def _items(value: object) -> list[tuple[object, object]]:
 
 
 def _held_by_function(value: object) -> list[tuple[object, object]]:
-    """Return what a function keeps alive: its closure, arguments given in advance, its object."""
+    """Return what a function keeps alive: its closure, its arguments' defaults, its object."""
     if isinstance(value, partial):
         return [("func", value.func), *enumerate(value.args), *value.keywords.items()]
     if isinstance(value, MethodType):
         return [("__self__", value.__self__)] if isinstance(value.__self__, nn.Module) else []
-    if not isinstance(value, FunctionType) or not value.__closure__:
+    if not isinstance(value, FunctionType):
         return []
-    cells = zip(value.__code__.co_freevars, value.__closure__, strict=True)
-    # A cell is empty until its variable gets a value, which may be never.
-    return [(name, cell.cell_contents) for name, cell in cells if cell != CellType()]
+    code, defaults = value.__code__, value.__defaults__ or ()
+    cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    return [
+        # A cell is empty until its variable gets a value, which may be never.
+        *((name, cell.cell_contents) for name, cell in cells if cell != CellType()),
+        *zip(names, defaults, strict=True),
+        *(value.__kwdefaults__ or {}).items(),
+    ]

@@ -78,7 +78,9 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
     frozen = _frozen_beside(reach, stop, without_grad=without_grad)
     if frozen is not None:
         return Intent("error", None, f"only {frozen} is frozen by requires_grad")
-    if without_grad and reach.is_twin(stop):
+    # Layers of one kind and size are common in a model; whole networks are not.
+    is_known = _is_network(reach, stop) or _is_given(reach, stop) or held
+    if without_grad and reach.is_twin(stop) and is_known:
         is_copy = not held or not _has_own_start(reach, stop) or _is_given(reach, stop)
         return Intent("note", _COPY) if is_copy else Intent("warning", None, _ITS_OWN)
     is_fed = _is_fed_with_grad(stop) and not _is_named(reach, stop)
@@ -99,6 +101,16 @@ def _of_held_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool
     if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
         return Intent("warning", "like parts that are trained by their own losses")
     return Intent("error", None)
+
+
+def _is_network(reach: Reach, stop: Stop) -> bool:
+    """Return whether a module with modules inside is cut off, or one that is no part of another."""
+    modules = reach.recording.modules
+    inner = {module.parent for module in modules}
+    return any(
+        part.module is not None and (part.module in inner or modules[part.module].parent is None)
+        for part in stop.parts
+    )
 
 
 def _is_accident(reach: Reach, stop: Stop) -> bool:

@@ -266,6 +266,32 @@ def test_momentum_encoder_whose_keys_are_logits_is_a_note(findings_of):
     assert (found.severity, "copy of a module that learns" in found.message) == ("note", True)
 
 
+class Attention(nn.Module):
+    """Three layers of one size, none of which is a copy of another."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+        self.head = nn.Linear(8, 4)
+
+    def run(self, name, x):
+        with torch.set_grad_enabled(name not in self.names):
+            return getattr(self, name)(x)
+
+    def forward(self, x):
+        scores = self.run("query", x) @ self.run("key", x).T
+        return self.head(scores.softmax(1) @ self.run("value", x))
+
+
+@pytest.mark.parametrize(
+    ("names", "severity"), [(("query", "key"), "error"), (("query",), "warning")]
+)
+def test_layers_of_an_attention_are_no_copies_of_each_other(findings_of, names, severity):
+    (found,) = findings_of(Attention(names), (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    assert (found.rule, found.severity) == ("GS201", severity)
+
+
 def test_teacher_of_another_architecture_is_a_note(findings_of):
     class Distilled(nn.Module):
         def __init__(self):

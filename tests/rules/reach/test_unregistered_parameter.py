@@ -50,6 +50,11 @@ KEPT = {
     "tensor": (lambda: torch.ones(8, requires_grad=True), lambda k, x: k * x, "kept"),
     "parameters": (lambda: [nn.Parameter(torch.ones(8))], lambda k, x: k[0] * x, "kept.0"),
     "closure": (lambda: closure_of(nn.Linear(8, 8)), lambda k, x: k(x), "kept.layer.weight"),
+    "defaults": (
+        lambda: [lambda x, *, scale=2.0, layer=nn.Linear(8, 8): layer(x) * scale],  # noqa: B008
+        lambda k, x: k[0](x),
+        "kept.0.layer.weight",
+    ),
     "partial": (lambda: partial(called, nn.Linear(8, 8)), lambda k, x: k(x), "kept.0.weight"),
     "method": (lambda: nn.Linear(8, 8).forward, lambda k, x: k(x), "kept.__self__.weight"),
 }

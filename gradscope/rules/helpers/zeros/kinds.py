@@ -85,7 +85,8 @@ def is_left_out(context: RuleContext, end: DeadEnd) -> bool:
         not end.zeros
         and end.node.operation.startswith(ROUTING)
         and all(
-            reach.subtrees.has_twin(part, learning) for part in reach.subtrees.parts(end.parameters)
+            next(reach.subtrees.twins(part, learning), None) is not None
+            for part in reach.subtrees.parts(end.parameters)
         )
     )
 
