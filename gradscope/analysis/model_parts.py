@@ -83,9 +83,9 @@ class Subtrees:
             return
         build = self._build(self.recording.modules[part.module])
         for module, parameters in self.trainable.items():
-            if module != part.module and parameters <= among:
-                if self._build(self.recording.modules[module]) == build:
-                    yield module
+            is_other = module != part.module and parameters <= among
+            if is_other and self._build(self.recording.modules[module]) == build:
+                yield module
 
     def _build(self, module: ModuleRecord) -> tuple[object, ...]:
         prefix = len(module.path) + 1 if module.path else 0
