@@ -46,7 +46,8 @@ class Table(Generic[Record]):
     read_many: Callable[[Sequence[Row]], Iterable[Record]]
     """Returns the records of rows, at least one; many at once are faster than one by one."""
     later: frozenset[str] = frozenset()
-    """Names of columns that files of earlier versions lack; they are read as NULL."""
+    """Names of columns that files of earlier versions may lack, as those of fields with a default.
+    NULL stands for it."""
     is_late: bool = False
     """Whether files of earlier versions lack the whole table; it is read as empty."""
     owner: str | None = None
@@ -72,7 +73,7 @@ class Table(Generic[Record]):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, without the index, as SQL writes them."""
-        return tuple(column.split()[0] for column in self.columns)
+        return tuple(map(_column_name, self.columns))
 
     @property
     def replacement(self) -> str:
@@ -110,6 +111,11 @@ class Table(Generic[Record]):
 
 
 _COLUMN_TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
+
+
+def _column_name(column: str) -> str:
+    """Return the name in a column's definition, as SQL writes it."""
+    return column.split()[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +156,8 @@ def table_of(
         name: Name of the table.
         codecs: By field: its codec, where the type does not decide.
         columns: By field: name of its column, if it is another.
-        later: Columns that files of earlier versions lack. The field's default stands for them.
+        later: Further columns, besides those of fields with a default, that files of earlier
+            versions may lack.
         is_late: Whether files of earlier versions lack the whole table.
         is_indexed: Whether the first field, `index`, is the index of the row and has no column.
     """
@@ -165,7 +172,12 @@ def table_of(
         columns=tuple(column for field in fields for column in field.columns),
         write=_writer(fields),
         read_many=_reader(kind, fields, is_indexed=is_indexed),
-        later=frozenset(later),
+        later=frozenset(later).union(
+            _column_name(one).strip('"')
+            for field in fields
+            if field.is_later
+            for one in field.columns
+        ),
         is_late=is_late,
     )
 
@@ -181,6 +193,8 @@ class _Field:
     """Whether the column may hold NULL."""
     absent: object
     """Value of NULL."""
+    is_later: bool
+    """Whether it has a default, so that files of earlier versions may lack it."""
 
     @classmethod
     def of(
@@ -203,6 +217,7 @@ class _Field:
             codec=chosen,
             has_null=is_optional or has_default,
             absent=field.default if has_default else None,
+            is_later=field.default is not dataclasses.MISSING,
         )
 
 

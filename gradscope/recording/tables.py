@@ -55,9 +55,7 @@ _REFS = Codec(write=write_refs, read=read_refs)
 _SHAPES = Codec(write=write_shapes, read=read_shapes)
 _NUMBERS = Codec(write=write_numbers, read_many=read_numbers)
 _GRADIENT = Codec(write=write_gradient, read=read_gradient, columns=GRADIENT_COLUMNS)
-PARAMETERS = table_of(
-    ParameterRecord, "parameter", codecs={"aliases": _NAMES}, later=["is_shard"], is_indexed=True
-)
+PARAMETERS = table_of(ParameterRecord, "parameter", codecs={"aliases": _NAMES}, is_indexed=True)
 MODULES = table_of(ModuleRecord, "module", codecs={"aliases": _NAMES}, is_indexed=True)
 CALLS = table_of(
     ModuleCallRecord, "module_call", codecs={"inputs": _REFS, "outputs": _REFS}, is_indexed=True
@@ -69,7 +67,6 @@ CUTS = table_of(
     CutRecord,
     "cut",
     codecs={"parameters": _INDICES, "joins": _INDICES},
-    later=["comes_back", "disabled"],
 )
 STEPS = table_of(StepRecord, "step", columns={"index": "step"})
 EVENTS = table_of(
@@ -78,7 +75,6 @@ EVENTS = table_of(
     # Events are the most frequent records: their kinds need no escaping.
     codecs={"kind": PLAIN, "numbers": _NUMBERS},
     columns={"order": "place"},
-    later=["optimizer", "subject"],
 )
 PARAMETER_STATS = table_of(ParameterStat, "parameter_stat", codecs={"gradient": _GRADIENT})
 TENSOR_STATS = table_of(
@@ -115,7 +111,6 @@ def evidence_tables() -> dict[type, Table[Any]]:
             kind,
             vars(kind)["table"],
             columns=vars(kind).get("columns"),
-            later=vars(kind).get("later_columns", ()),
             is_late=True,
         )
         for kind in EVIDENCE

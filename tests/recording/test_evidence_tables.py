@@ -38,6 +38,20 @@ def test_evidence_comes_back_as_it_went_in(kind, data):
 
 
 @each_kind
+def test_fields_with_a_default_may_be_missing_in_a_file(kind):
+    table, record = evidence_tables()[kind], least(kind)
+    fields = {one.name: one.default for one in dataclasses.fields(kind)}
+    later = {name for name in fields if fields[name] is not dataclasses.MISSING}
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.execute(table.definition)
+        base.execute(table.insertion, (0, *table.write(record)))
+        for name in later:
+            base.execute(f'ALTER TABLE {table.name} DROP COLUMN "{name}"')
+        defaults = {name: fields[name] for name in later}
+        assert table.records(base) == (dataclasses.replace(record, **defaults),)
+
+
+@each_kind
 def test_a_kind_of_evidence_is_a_frozen_record_with_a_table(kind):
     assert dataclasses.is_dataclass(kind)
     assert kind.__dataclass_params__.frozen

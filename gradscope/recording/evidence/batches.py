@@ -256,15 +256,6 @@ class BatchIdentity:
     """A batch that a step of a run used: its samples, and what its tensors held."""
 
     table: ClassVar[str] = "batch_identity"
-    later_columns: ClassVar[tuple[str, ...]] = (
-        "shapes",
-        "elements",
-        "nan",
-        "infinite",
-        "lowest",
-        "highest",
-        "digest",
-    )
     step: int
     loader: str
     """Name of the data loader in the script; empty if it has none."""

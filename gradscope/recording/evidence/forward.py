@@ -92,18 +92,6 @@ class ComparisonRecord:
     """
 
     table: ClassVar[str] = "comparison"
-    later_columns: ClassVar[frozenset[str]] = frozenset(
-        {
-            "left_from",
-            "right_from",
-            "reduction",
-            "ahead",
-            "targets",
-            "at_padding",
-            "padding_class",
-            "grown",
-        }
-    )
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None
@@ -276,7 +264,6 @@ class PathCutRecord:
     """A cut behind parameters that get a gradient another way, and from which the loss is made."""
 
     table: ClassVar[str] = "path_cut"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"is_draw", "second_order"})
     operation: str
     """The call, as in `CutRecord`."""
     kind: CutKind
@@ -312,7 +299,6 @@ class ZeroDerivativeRecord:
     """A call of `autograd.grad` for a second derivative, which is zero for every element."""
 
     table: ClassVar[str] = "zero_derivative"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"has_graph"})
     site: int | None
     elements: int
     has_graph: bool = False
@@ -329,7 +315,6 @@ class LeftOutTermRecord:
     """A number with a graph, named as a term of a loss, that the loss does not contain."""
 
     table: ClassVar[str] = "left_out_term"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"way"})
     name: str
     """Name of the variable, or of the attribute with `self`."""
     site: int | None

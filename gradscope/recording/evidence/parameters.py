@@ -61,7 +61,6 @@ class UncalledUpdateRecord:
     """What should update a copy of a network, and is not used."""
 
     table: ClassVar[str] = "uncalled_update"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"is_rate"})
     site: int
     name: str
     """Name of a function that nothing calls, or of a number that nothing reads."""

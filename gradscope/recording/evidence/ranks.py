@@ -95,7 +95,6 @@ class RankPass:
     """One of the first backward passes of a rank, with the batch that led to it."""
 
     table: ClassVar[str] = "rank_pass"
-    later_columns: ClassVar[tuple[str, ...]] = ("row_digests", "gathers")
     number: int
     """Number of backward passes before it."""
     step: int

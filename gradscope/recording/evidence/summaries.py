@@ -68,7 +68,6 @@ class LimitRecord:
     """What a recording lacks because it is bounded, beside summarised steps."""
 
     table: ClassVar[str] = "size_limit"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"is_full"})
     limit: int
     """Largest size in bytes."""
     captures: int

@@ -46,7 +46,6 @@ class OptimizerRecord:
     """An optimizer: the target's, or another one constructed while the target was loaded."""
 
     table: ClassVar[str] = "optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"given", "maximises"})
     index: int
     class_name: str
     family: OptimizerFamily
@@ -97,18 +96,6 @@ class TrainedOptimizer:
     """
 
     table: ClassVar[str] = "trained_optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset(
-        {
-            "joined",
-            "rested",
-            "base_rate",
-            "rate_function",
-            "planned_steps",
-            "plateau_site",
-            "undecayed",
-            "name_filters",
-        }
-    )
     class_name: str
     family: OptimizerFamily
     name: str
