@@ -29,6 +29,7 @@ from gradscope.probes.forward.operations import (
     is_readable,
     node_number,
     plain_floats,
+    writes_in_place,
 )
 from gradscope.recording.evidence.failures import Broken
 
@@ -129,7 +130,7 @@ class ForwardWatch:
         return True
 
     def _check(self, operation: Operation, frame: FrameType) -> None:
-        is_written = operation.name.endswith("_")
+        is_written = writes_in_place(operation.name)
         is_broken = False
         if not (self.measures or is_written) and self.origins.again(operation, frame):
             return
@@ -244,7 +245,7 @@ def _is_given(result: Tensor, args: tuple[object, ...]) -> bool:
 
 
 def _writes(name: str, kwargs: Kwargs) -> bool:
-    if name.endswith("_") and not name.endswith("__"):
+    if writes_in_place(name):
         return name not in _NOT_COMPUTED
     return name == "__setitem__" or bool(kwargs and kwargs.get("inplace"))
 
@@ -254,7 +255,7 @@ def _in_place(name: str, args: Args) -> tuple[str, tuple[object, ...]]:
     if name == "__setitem__":
         is_tensor = isinstance(args[-1], Tensor)
         return "copy_" if is_tensor else "fill_", (args[0], args[-1])
-    return name if name.endswith("_") else f"{name}_", args
+    return name if writes_in_place(name) else f"{name}_", args
 
 
 def _is_broken(value: object) -> bool:

@@ -26,6 +26,7 @@ from gradscope.probes.forward.operations import (
     plain_floats,
     reference,
     run_again,
+    writes_in_place,
 )
 from gradscope.recording.evidence.failures import (
     Broken,
@@ -120,7 +121,7 @@ class OriginTracker(OperationMode):
         inputs = args[1:] if name in _OVERWRITING else args
         # The content of `out` is overwritten, and never read.
         named = [value for key, value in kwargs.items() if key != "out"]
-        in_place = name.endswith("_")
+        in_place = writes_in_place(name)
         self._given = [
             _Given(tensor, broken_of(tensor), operand_of(tensor) if in_place else None)
             for tensor in plain_floats([*inputs, *named])
@@ -138,7 +139,7 @@ class OriginTracker(OperationMode):
                 origin = self._origin(operation, tensor, broken)
                 if origin is not None:
                     self._origin_of[storage] = origin
-            elif not operation.name.endswith("_"):  # it may have written to a part of it
+            elif not writes_in_place(operation.name):  # it may have written to a part of it
                 self._origin_of.pop(storage, None)
         self._given = []
 

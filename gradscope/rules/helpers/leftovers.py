@@ -1,5 +1,6 @@
 """Gradients that were left over from earlier steps, erased before one, or added up."""
 
+import math
 from collections import Counter
 
 from gradscope.analysis.kept_steps import steps_of
@@ -65,7 +66,8 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
         elif isinstance(event, ZeroEvent) and _concerns(series, event):
             zeros.append(event)
             if pending and event.unspent >= max(one.reached for one in pending):
-                erased += pending
+                # A loop may leave out a batch that broke the loss, and zero for the next one.
+                erased += (one for one in pending if not _is_broken(one))
                 pending = []
                 erasing.add(event.site)
     passes = [*erased, *pending]
@@ -76,6 +78,11 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
     if window.step.backwards not in (None, len(pending)):
         return None  # gradients of another origin, as of a projection of several
     return Overwriting(erased=tuple(erased), kept=tuple(pending), zero=zeros[-1])
+
+
+def _is_broken(event: BackwardEvent) -> bool:
+    """Return whether the loss of a pass is known, and NaN or infinite."""
+    return "loss" in event.numbers and not math.isfinite(event.loss)
 
 
 def skipped_batches(series: Series, window: Window) -> SkippedBatches | None:

@@ -141,6 +141,19 @@ def test_the_same_of_an_undivided_loss_is_a_warning():
     assert found.severity == "warning"
 
 
+@pytest.mark.parametrize(("loss", "fires"), [(math.nan, False), (math.inf, False), (2.0, True)])
+def test_a_batch_whose_loss_is_broken_may_be_left_out(loss, fires):
+    run = Run()
+    weights = run.model("model", 4)
+    sgd = run.optimizer(weights)
+    for _ in range(6):
+        for one in (loss, loss, 1.0):
+            run.zero(sgd, line=10)
+            run.backward(weights, line=11, loss=one)
+        run.step(sgd, line=12)
+    assert bool(run.findings("GS302")) == fires
+
+
 def test_one_pass_a_step_erases_nothing():
     assert not micro_batches(1, 1).findings("GS302")
     assert not micro_batches(1, 1, last=13).findings("GS302")

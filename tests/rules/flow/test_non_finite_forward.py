@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import gradscope
 from tests.nightly import some_on_push
+from tests.rules import watching
 from tests.rules.inspecting import only
 
 
@@ -223,3 +224,26 @@ def test_every_target_left_out():
         nn.Linear(6, 3), (torch.randn(9, 6), torch.full((9,), -100)), "cross-entropy"
     )
     assert "ignore_index excludes every target" in only(report.findings, "GS104").message
+
+
+@pytest.mark.parametrize(
+    "picked",
+    [lambda p: p[torch.arange(20), torch.zeros(20, dtype=torch.long)], lambda p: 1 - p],
+    ids=["index", "reflected operator"],
+)
+def test_a_script_that_reads_a_broken_tensor_by_an_operator_of_python(picked, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            weights = (300 * model(torch.randn(20, 6))).exp()
+            shares = weights / weights.sum(1, keepdim=True)
+            loss = -picked(shares).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    (found,) = (one for one in watching.findings_of(loop, tmp_path) if one.rule == "GS104")
+    assert found.message.startswith("exp makes infinity")
+    assert "exp()" in found.location.source
