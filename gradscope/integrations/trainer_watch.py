@@ -16,7 +16,7 @@ from gradscope.capture.training.given import GivenObjects
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations
 from gradscope.capture.training.pacing.budget import DEFAULT, check_share
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.export.live_metrics import FINDINGS, LOSS, RATE, LiveMetrics, Pace

@@ -13,11 +13,9 @@ from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.ranks.autograd_collectives import AutogradCollectives
-from gradscope.capture.ranks.collective_lines import CollectiveLines
+from gradscope.capture.ranks.collective_calls import AutogradCollectives, CollectiveLines
 from gradscope.capture.ranks.gather_flow import detaches, gather_reaches_loss
-from gradscope.capture.ranks.observations import RankLog
-from gradscope.capture.ranks.reduced_norms import holds_all, norm_now, share_of
+from gradscope.capture.ranks.observations import RankLog, holds_all, norm_now, share_of
 from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import norms
 from gradscope.capture.tensor_references import WeakTensor

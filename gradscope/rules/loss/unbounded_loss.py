@@ -10,7 +10,7 @@ from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.loss_line import loss_line
+from gradscope.rules.helpers.source_text import loss_line
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
