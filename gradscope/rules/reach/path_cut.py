@@ -8,7 +8,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.architectures.codebooks import (
+from gradscope.rules.helpers.codebooks import (
     StarvedEncoder,
     starved_choices,
     starved_encoders,

@@ -1,5 +1,6 @@
-"""GS324: schedules planned for every optimizer step that are stepped once an epoch."""
+"""GS324 and GS326: schedules that are stepped more rarely, or more often, than planned."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import ClassVar
@@ -7,6 +8,7 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
+from gradscope.recording.events import EpochEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -18,6 +20,15 @@ _STRAIGHT = 1e-3
 """Relative difference of two rises of the learning rate that rounding explains."""
 _LEAST = 20
 """Number of an optimizer's steps below which nothing is judged (chosen)."""
+
+_OFTENER = 1.5
+"""Calls of a schedule for each of the optimizer's steps that it is planned for: two micro-batches
+give 2, and a step that a gradient scaler skips hardly adds one."""
+_STEPS = 10
+"""Number of optimizer steps below which nothing is judged."""
+_PASSING = frozenset({"CosineAnnealingLR", "PolynomialLR"})
+"""Schedules whose end is the end of a training: the first one rises again, the second stays at 0.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +174,103 @@ def _end_of_line(series: Series, stages: list[float]) -> float | None:
     rises = [after - before for before, after in pairwise(stages)]
     is_straight = min(rises) > 0 and max(rises) - min(rises) <= _STRAIGHT * max(rises)
     return stages[0] + planned * rises[0] if is_straight else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOutrunsPlan(Rule):
+    """A learning-rate schedule is stepped more often than it is planned for.
+
+    What it finds:
+        `CosineAnnealingLR(optimizer, T_max=epochs)` or `PolynomialLR(…, total_iters=epochs)` whose
+        `step()` is called after each batch and not after each epoch. And a schedule that is planned
+        for the steps of the optimizer, but stepped for each of the batches whose gradients are
+        added up for one.
+
+    Why it matters:
+        The schedule reaches its end early: within the first epoch, or at a fraction of the
+        training. Then a cosine swings between its largest and its smallest rate, and a polynomial
+        leaves the rate at 0.
+
+    How it is measured:
+        The number of steps that the scheduler is planned for is exactly the number of iterations
+        over a `DataLoader` in the run, at least `least`, and its `step()` is called more often than
+        twice that. Or it is exactly the number of the optimizer's steps, at least ten, and its
+        `step()` is called at least 1.5 times as often.
+
+    How to fix it:
+        Call `scheduler.step()` after each epoch, or plan the schedule for
+        `epochs * len(loader)` steps. With accumulation, call it after `optimizer.step()`.
+
+    When it may be wrong:
+        If a cosine is meant to swing, and its period in batches happens to be the number of epochs
+        or of the optimizer's steps.
+
+    Source:
+        torch documentation, `CosineAnnealingLR`: `T_max` counts steps of the scheduler.
+        huggingface/accelerate issue 963.
+    """
+
+    code: ClassVar[str] = "GS326"
+    name: ClassVar[str] = "schedule-outruns-plan"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS109", "GS311")
+
+    least: int = 3
+    """Number of epochs below which nothing is judged. Chosen: one or two may be chance."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if any(series.planned_steps is not None for series in context.shared(Windows).series):
+            return None
+        return "no learning-rate scheduler of the run has a planned length"
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every optimizer whose schedule ends early."""
+        windows = context.shared(Windows)
+        begun = list(only(EpochEvent, windows.events))
+        epochs = set(Counter(one.site for one in begun).values())
+        lengths = {one.batches for one in begun if one.batches is not None}
+        for series in windows.series:
+            planned = series.planned_steps
+            calls = [one for one in series.scheduler_calls if one[0].subject in _PASSING]
+            made = sum(count for _, count in calls)
+            if planned is None:
+                continue
+            is_of_steps = planned == series.step_count >= _STEPS
+            # Of a long run, only some epochs are recorded. Each has a call for every batch;
+            # the one after the last step is not counted.
+            is_of_epochs = (
+                any(made <= planned * length <= made + 1 for length in lengths)
+                if windows.kept.missing
+                else planned in epochs
+            )
+            if not is_of_steps and (not is_of_epochs or planned < self.least):
+                continue
+            limit = _OFTENER * planned if is_of_steps else 2.0 * planned
+            context.measured(self.code, "scheduler_steps", made, limit, subject=series.name)
+            if made < limit or (made == limit and not is_of_steps):
+                continue
+            call = calls[0][0]
+            rates = [one.lr_after for one, _ in calls if one.lr_after is not None]
+            of = "the optimizer makes steps" if is_of_steps else "the run has epochs"
+            yield self.finding(
+                context,
+                message=(
+                    f"{call.subject} is planned for {planned:,} steps, as many as {of}, and is "
+                    f"stepped {made:,} times: the schedule of {series.name} ends early"
+                    + (f", and the rate ends at {short(rates[-1])}" if rates else "")
+                ),
+                remedy=(
+                    "call scheduler.step() after optimizer.step(), and not for each micro-batch"
+                    if is_of_steps
+                    else "call scheduler.step() after each epoch, or plan the schedule for all "
+                    "batches"
+                ),
+                site=call.site,
+                related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+                parameters=series.parameters,
+                evidence={"steps_planned": planned, "scheduler_steps": made, "limit": limit},
+                count=made,
+                step=call.step,
+            )
