@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.observed_calls import argument
 from gradscope.capture.ranks.gather_flow import gather_reaches_loss
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.training.guard import Function, Patches
@@ -59,7 +60,7 @@ class AutogradCollectives:
 
     def _wrap_gather(self, original: Function) -> Function:
         def all_gather(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            given = args[0] if args else kwargs.get("tensor")
+            given = argument(args, kwargs, 0, "tensor")
             has_none = isinstance(given, Tensor) and given.requires_grad
             if has_none and not torch.is_grad_enabled() and not is_traced():
                 self._training.guard.run(self._gathers, sys._getframe(1))
