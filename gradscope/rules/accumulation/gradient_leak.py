@@ -264,7 +264,7 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
     own: dict[int, bool] = {}
     other: dict[int, bool] = {}
     for node in sorted(recording.nodes, key=lambda one: -one.depth):  # leaves come first
-        inputs = [ref.node for ref in index.successors.get(node.index, ())]
+        inputs = index.inputs(node.index)
         name = None if node.parameter is None else recording.parameters[node.parameter].name
         own[node.index] = name in names or any(own[one] for one in inputs)
         other[node.index] = name not in {*names, None} or any(other[one] for one in inputs)

@@ -18,7 +18,7 @@ from gradscope.rules.rule import Rule
 # A matrix product of more than two dimensions leaves this node behind views.
 _PRODUCT = "BmmBackward0"
 _PRODUCTS = frozenset({_PRODUCT, "MmBackward0"})
-_TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TBackward0"})
+_TURNING = ("PermuteBackward0", "TransposeBackward0", "TBackward0")
 _HANDING_ON = SAME_NUMBERS | {"NativeDropoutBackward0"}
 _SCORING = frozenset(
     {
@@ -56,7 +56,7 @@ def way_to_values(
         users = [nodes[one] for one in context.users.get(found.index, ())]
         products = [one for one in users if one.operation in _PRODUCTS]
         for one in products:
-            operands = [ref.node for ref in context.successors.get(one.index, ())]
+            operands = context.inputs(one.index)
             dims = found.dims()
             # `weights @ values` sums over the last dimension of its left factor.
             if operands and operands[0] == found.index and dims is not None:
@@ -78,7 +78,7 @@ def way_to_values(
 def is_of_scores(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a softmax is one of scores, which a product of computed matrices has made."""
     nodes = context.recording.nodes
-    waiting, seen = [ref.node for ref in context.successors.get(node.index, ())], set[int]()
+    waiting, seen = context.inputs(node.index), set[int]()
     while waiting:
         one = nodes[waiting.pop()]
         if one.operation in _PRODUCTS and not _has_weight(context, one):
@@ -87,7 +87,7 @@ def is_of_scores(context: RuleContext, node: NodeRecord) -> bool:
         if one.index in seen or not is_scoring:
             continue
         seen.add(one.index)
-        waiting += [ref.node for ref in context.successors.get(one.index, ())]
+        waiting += context.inputs(one.index)
     return False
 
 
@@ -113,16 +113,8 @@ def _has_weight(context: RuleContext, product: NodeRecord) -> bool:
     # Linear layers flatten their input first: a batched product is not theirs.
     if product.operation == _PRODUCT:
         return False
-    for ref in context.successors.get(product.index, ()):
-        found = context.recording.nodes[ref.node]
-        while found.kind == "view" or found.operation in _TURNING:
-            inputs = context.successors.get(found.index, ())
-            if not inputs:
-                break
-            found = context.recording.nodes[inputs[0].node]
-        if found.parameter is not None:
-            return True
-    return False
+    factors = (context.behind_views(one, _TURNING) for one in context.inputs(product.index))
+    return any(one.parameter is not None for one in factors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

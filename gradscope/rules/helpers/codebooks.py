@@ -42,7 +42,7 @@ def starved_encoders(context: RuleContext) -> Iterator[StarvedEncoder]:
     for cut, _ in cuts:
         if cut.kind != "non-differentiable":
             continue
-        for output in dict.fromkeys(_base(context, one.node) for one in cut.origins):
+        for output in dict.fromkeys(context.behind_views(one.node).index for one in cut.origins):
             encoder = context.parameters_behind([output])
             joins = {
                 join
@@ -68,7 +68,7 @@ def starved_choices(context: RuleContext) -> Iterator[StarvedEncoder]:
     for cut, _ in path_cuts(context):
         if cut.kind != "non-differentiable":
             continue
-        for output in dict.fromkeys(_base(context, one.node) for one in cut.origins):
+        for output in dict.fromkeys(context.behind_views(one.node).index for one in cut.origins):
             users = _users(context, output)
             encoder = context.parameters_behind([output])
             codes = [join for join in cut.joins if join not in users]
@@ -96,7 +96,7 @@ def _are_of_prior(context: RuleContext, users: set[int]) -> bool:
 
 def _compares(context: RuleContext, node: int, output: int) -> bool:
     """Return whether a term of the loss is the difference of a tensor and a constant."""
-    inputs = [_base(context, one.node) for one in context.successors.get(node, ())]
+    inputs = [context.behind_views(one.node).index for one in context.successors.get(node, ())]
     is_difference = context.recording.nodes[node].operation.startswith(_DIFFERENCES)
     # The detached codes have no edge.
     return is_difference and inputs == [output] and is_averaged_into_loss(context, node)
@@ -106,13 +106,6 @@ def _feeds_layers(context: RuleContext, node: int) -> bool:
     """Return whether a layer that learns takes a node's result, or made it of a constant."""
     is_layer = context.recording.nodes[node].operation.startswith(("Addmm", "Conv", "Linear", "Mm"))
     return is_layer or weight_follows(context, node)
-
-
-def _base(context: RuleContext, node: int) -> int:
-    """Return the node that made the tensor that a node is a view of."""
-    while context.recording.nodes[node].kind == "view" and context.successors.get(node):
-        node = context.successors[node][0].node
-    return node
 
 
 def _users(context: RuleContext, node: int) -> set[int]:

@@ -164,17 +164,8 @@ def is_in_model(context: RuleContext, node: NodeRecord) -> bool:
 
 
 def _takes_parameter(context: RuleContext, node: int) -> bool:
-    for ref in context.successors.get(node, ()):
-        taken = context.recording.nodes[ref.node]
-        # A weight often comes transposed, as `F.linear` does it.
-        while taken.kind == "view":
-            onward = context.successors.get(taken.index, ())
-            if not onward:
-                break
-            taken = context.recording.nodes[onward[0].node]
-        if taken.kind == "parameter":
-            return True
-    return False
+    # A weight often comes transposed, as `F.linear` does it.
+    return any(context.behind_views(one).kind == "parameter" for one in context.inputs(node))
 
 
 def loss_line(context: RuleContext, first: int = 0) -> Site | None:

@@ -184,7 +184,7 @@ def _advantages(
     context: RuleContext, product: NodeRecord
 ) -> Iterator[tuple[NodeRecord, frozenset[int]]]:
     """Yield the difference and the critic's parameters, if a product is a policy's loss."""
-    factors = [ref.node for ref in context.successors.get(product.index, ())]
+    factors = context.inputs(product.index)
     if product.operation not in PRODUCTS or len(factors) != 2:
         return
     wanted = _wanted(context)
@@ -204,7 +204,7 @@ def _difference(context: RuleContext, weight: int) -> NodeRecord | None:
     reaches_layer = False
     while waiting:
         node = context.recording.nodes[waiting.pop(0)]
-        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        inputs = context.inputs(node.index)
         if node.operation in _LAYERS:
             reaches_layer = True
             continue
@@ -229,7 +229,7 @@ def _is_likelihood(context: RuleContext, node: int) -> bool:
     waiting, seen = [node], {node}
     while waiting:
         record = context.recording.nodes[waiting.pop()]
-        inputs = [ref.node for ref in context.successors.get(record.index, ())]
+        inputs = context.inputs(record.index)
         if record.operation in _LOGARITHMS or _is_squared_distance(context, record):
             return True
         is_passed = record.operation in _OF_LIKELIHOODS | SUMS | SAME_NUMBERS
@@ -241,7 +241,7 @@ def _is_likelihood(context: RuleContext, node: int) -> bool:
 
 def _is_squared_distance(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a tensor is the square of a distance to data, as in a normal density."""
-    inputs = [ref.node for ref in context.successors.get(node.index, ())]
+    inputs = context.inputs(node.index)
     if node.operation != "PowBackward0" or len(inputs) != 1:
         return False
     inner = context.recording.nodes[inputs[0]]

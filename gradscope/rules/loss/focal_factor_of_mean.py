@@ -93,7 +93,7 @@ def _focal_product(context: RuleContext, mean: int) -> NodeRecord | None:
     for probability in probabilities:
         factors = {probability, *_onwards(context, probability, _FACTOR)}
         for node in sorted(factors):
-            inputs = [ref.node for ref in context.successors.get(node, ())]
+            inputs = context.inputs(node)
             # A factor without a gradient leaves a product of one input, which does not tell what
             # made the factor.
             is_product = context.recording.nodes[node].operation == "MulBackward0"

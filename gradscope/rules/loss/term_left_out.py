@@ -9,7 +9,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.gains import shifts_by_normal_constant
-from gradscope.rules.helpers.loss.linear_ways import inputs_of, linear_signs, signs_of, stat_of
+from gradscope.rules.helpers.loss.linear_ways import linear_signs, signs_of, stat_of
 from gradscope.rules.needs import Needs, has_backward, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
@@ -154,9 +154,7 @@ def unbalanced_scale(context: RuleContext) -> NodeRecord | None:
         return None
     if not any(shifts_by_normal_constant(context, context.recording.nodes[one]) for one in loss):
         return None
-    return next(
-        _scales_before(context, _unshifted(context, inputs_of(context, squared[0])[0])), None
-    )
+    return next(_scales_before(context, _unshifted(context, context.inputs(squared[0])[0])), None)
 
 
 def cut_logarithm(context: RuleContext, scaled: NodeRecord) -> PathCutRecord | None:
@@ -174,7 +172,7 @@ def cut_logarithm(context: RuleContext, scaled: NodeRecord) -> PathCutRecord | N
 
 def _unshifted(context: RuleContext, node: int) -> int | None:
     """Return what a mean of 0 is subtracted from; None for another mean, such as a target."""
-    inputs = inputs_of(context, node)
+    inputs = context.inputs(node)
     if context.recording.nodes[node].operation != "SubBackward0":
         return node
     before = stat_of(context, inputs[0]) if len(inputs) == 1 else None
@@ -191,7 +189,7 @@ def _scales_before(context: RuleContext, start: int | None) -> Iterator[NodeReco
     seen = set(waiting)
     while waiting:
         node = context.recording.nodes[waiting.pop(0)]
-        inputs = inputs_of(context, node.index)
+        inputs = context.inputs(node.index)
         for one in inputs if node.operation == "MulBackward0" else ():
             factor = context.recording.nodes[one]
             if factor.operation.startswith(_SCALES) and not _is_balanced(context, factor):
@@ -204,8 +202,8 @@ def _scales_before(context: RuleContext, start: int | None) -> Iterator[NodeReco
 
 def _is_balanced(context: RuleContext, scale: NodeRecord) -> bool:
     """Return whether the logarithms of a scale add up to 0, so that volumes stay the same."""
-    exponent = context.recording.nodes[inputs_of(context, scale.index)[0]]
-    parts = [context.recording.nodes[one] for one in inputs_of(context, exponent.index)]
+    exponent = context.recording.nodes[context.inputs(scale.index)[0]]
+    parts = [context.recording.nodes[one] for one in context.inputs(exponent.index)]
     return exponent.operation == "SubBackward0" and any(
         one.operation.startswith("MeanBackward") for one in parts
     )
