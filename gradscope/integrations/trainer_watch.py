@@ -29,8 +29,7 @@ from gradscope.recording.finding import Severity, at_least
 from gradscope.recording.paths import remove_recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
-from gradscope.rules.engine import check_settings, judge
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import check_settings, judge, judge_job
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 from gradscope.session.arguments import check_arguments

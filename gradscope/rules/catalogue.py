@@ -34,8 +34,7 @@ from gradscope.rules.accumulation.schedules.planned_steps import (
     ScheduleSteppedRarely,
 )
 from gradscope.rules.accumulation.schedules.plateau_in_wrong_mode import PlateauInWrongMode
-from gradscope.rules.accumulation.schedules.rate_multiplied_twice import RateMultipliedTwice
-from gradscope.rules.accumulation.schedules.rate_overwritten import RateOverwritten
+from gradscope.rules.accumulation.schedules.rates import RateMultipliedTwice, RateOverwritten
 from gradscope.rules.accumulation.schedules.schedule_of_replaced_optimizer import (
     ScheduleOfReplacedOptimizer,
 )
@@ -55,10 +54,9 @@ from gradscope.rules.candidates import CandidateKind
 from gradscope.rules.clipping.clip_changes_direction import ClipChangesDirection
 from gradscope.rules.clipping.clip_inside_accumulation import ClipInsideAccumulation
 from gradscope.rules.clipping.clip_of_non_finite import ClipOfNonFinite
-from gradscope.rules.clipping.clip_of_strangers import ClipOfStrangers
 from gradscope.rules.clipping.clip_order import ClipAfterStep, ClipBeforeBackward, ClipBeforeUnscale
+from gradscope.rules.clipping.clipped_parameters import ClipOfStrangers, PartialClip
 from gradscope.rules.clipping.max_norms import AlwaysClipped, NeverClipped, ZeroMaxNorm
-from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.flow.attention import AttentionAcross, MaskAfterSoftmax, WeightOnMasked
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.flow.embedding_drowned import EmbeddingDrowned
@@ -68,9 +66,8 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.flow.gradient_spike import GradientSpike
 from gradscope.rules.flow.idle_expert import IdleExpert
 from gradscope.rules.flow.logits_grow import LogitsGrow
-from gradscope.rules.flow.masked_infinity import MaskedInfinity
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
-from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
+from gradscope.rules.flow.non_finite_gradient import MaskedInfinity, NonFiniteGradient
 from gradscope.rules.flow.positions import PositionsByExample, ReadBehindPadding
 from gradscope.rules.flow.saturated_activation import SaturatedActivation
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
@@ -86,15 +83,13 @@ from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.contrastive.bounded_logits import BoundedLogits
 from gradscope.rules.loss.contrastive.distances_as_logits import DistancesAsLogits
 from gradscope.rules.loss.contrastive.normalised_over_batch import NormalisedOverBatch
-from gradscope.rules.loss.contrastive.one_sided_contrast import OneSidedContrast
-from gradscope.rules.loss.contrastive.own_similarity_in_loss import OwnSimilarityInLoss
+from gradscope.rules.loss.contrastive.pairs import OneSidedContrast, OwnSimilarityInLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.divergence_subtracted import DivergenceSubtracted
 from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
-from gradscope.rules.loss.focal_factor_of_mean import FocalFactorOfMean
 from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.log_scale_of_wrong_sign import LogScaleOfWrongSign
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
@@ -102,7 +97,7 @@ from gradscope.rules.loss.loss_maximised import LossMaximised
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
-from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
+from gradscope.rules.loss.reductions import FocalFactorOfMean, PenaltyOfParts, TotalAmongExamples
 from gradscope.rules.loss.scale_behind_relu import ScaleBehindRelu
 from gradscope.rules.loss.targets.noise_drawn_anew import NoiseDrawnAnew
 from gradscope.rules.loss.targets.padding import InvertedPaddingMask, PaddingInLoss
@@ -112,7 +107,6 @@ from gradscope.rules.loss.targets.values import (
     TargetsOutOfRange,
 )
 from gradscope.rules.loss.term_left_out import TermLeftOut
-from gradscope.rules.loss.total_among_examples import TotalAmongExamples
 from gradscope.rules.loss.unbounded_loss import UnboundedLoss
 from gradscope.rules.loss.unused_derivative import UnusedDerivative
 from gradscope.rules.precision.lost_update import LostUpdate
@@ -131,20 +125,19 @@ from gradscope.rules.ranks.wrong_rank_average import WrongRankAverage
 from gradscope.rules.reach.adapted_layer_trained import AdaptedLayerTrained
 from gradscope.rules.reach.critic_in_optimizer import CriticInOptimizer
 from gradscope.rules.reach.detached_normalisation import DetachedNormalisation
-from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
 from gradscope.rules.reach.frozen_parameter_moves import FrozenParameterMoves
 from gradscope.rules.reach.gradient_cut import GradientCut
 from gradscope.rules.reach.input_ignored import InputIgnored
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
+from gradscope.rules.reach.optimizer_contents import DuplicateInOptimizer, StaleOptimizerParameter
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
 from gradscope.rules.reach.path_cut import PathCut
 from gradscope.rules.reach.quotient_always_zero import QuotientAlwaysZero
 from gradscope.rules.reach.repeated_module import RepeatedModule
 from gradscope.rules.reach.requires_grad_flags import InputRequiresGrad, MisspelledRequiresGrad
 from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
-from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
 from gradscope.rules.reach.tied_weights_apart import TiedWeightsApart
 from gradscope.rules.reach.unregistered_parameter import UnregisteredParameter

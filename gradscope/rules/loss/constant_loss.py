@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.losses.summarised_losses import (
+from gradscope.analysis.losses import (
     WeightedLosses,
     losses_of_steps,
     stepped,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar
 
-from gradscope.analysis.losses.summarised_losses import WeightedLosses, stepped, weighted_losses
+from gradscope.analysis.losses import WeightedLosses, stepped, weighted_losses
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, only

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.losses.summarised_losses import stepped
+from gradscope.analysis.losses import stepped
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
 from gradscope.recording.events import BackwardEvent, StepEvent, only

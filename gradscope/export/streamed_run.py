@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 from gradscope.analysis.loop_windows import LoopWindow, windows_of
-from gradscope.analysis.losses.step_losses import Divisions
+from gradscope.analysis.losses import Divisions
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.training_run import RunStep, run_steps
 from gradscope.frozen import dataclass
