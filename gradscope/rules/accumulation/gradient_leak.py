@@ -84,7 +84,7 @@ class GradientLeak(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         is_alone = sum(1 for series in context.shared(Windows).series if series.windows) < 2
-        if is_alone and not context.shared(SearchingLines).searching:
+        if is_alone and not context.shared(_SearchingLines).searching:
             return "fewer than two optimizers step, and no backward is for an input"
         return None if context.shared(_Reaches).by_line else "no step of the run was captured"
 
@@ -97,7 +97,7 @@ class GradientLeak(Rule):
             if steps_of(leaks) >= self.steps and 2 * steps_of(leaks) >= series.step_count:
                 yield self._finding(context, series, leaks)
                 continue
-            searches = list(searches_of(context, series))
+            searches = list(_searches_of(context, series))
             context.measured(
                 self.code, "searches", steps_of(searches), self.steps, subject=series.name
             )
@@ -290,7 +290,7 @@ def _outermost_line(recording: Recording, node: NodeRecord) -> int | None:
 
 
 @dataclass(frozen=True)
-class SearchingLines:
+class _SearchingLines:
     """The lines of the captured backward passes, by whether they depend on such an input."""
 
     indexed: RecordingIndex
@@ -320,16 +320,16 @@ class SearchingLines:
         return frozenset(line for line, found in self._by_line.items() if found == {False})
 
 
-def searches_of(context: RuleContext, series: Series) -> Iterator[Search]:
+def _searches_of(context: RuleContext, series: Series) -> Iterator[Search]:
     """Yield the steps of an optimizer whose gradients are in part those of a search."""
-    lines = context.shared(SearchingLines)
+    lines = context.shared(_SearchingLines)
     for window in series.windows if lines.searching else ():
         found = _search(lines, series, window)
         if found is not None:
             yield found
 
 
-def _search(lines: SearchingLines, series: Series, window: Window) -> Search | None:
+def _search(lines: _SearchingLines, series: Series, window: Window) -> Search | None:
     zeros = window.zeros(series.optimizers)
     if not zeros:
         return None  # old gradients, which is another mistake

@@ -22,6 +22,24 @@ _LEAST = 3
 """
 
 
+def _affected(
+    rule: Rule,
+    context: RuleContext,
+    accumulation: Accumulation,
+    windows: tuple[Window, ...],
+    share: float,
+) -> AffectedWindows | None:
+    """Note the share of steps that show a mistake; return them if they are enough."""
+    judged = accumulation.series.step_count
+    name = accumulation.series.name
+    context.measured_share(
+        rule.code, "share_of_steps", steps_of(windows), judged, share, subject=name
+    )
+    if not windows or steps_of(windows) < share * judged:
+        return None
+    return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnscaledAccumulation(Rule):
     """Gradients of several micro-batches are added up although each loss is a mean.
@@ -104,22 +122,11 @@ class UnscaledAccumulation(Rule):
             )
 
     def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
-        windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
+        windows = tuple(filter(_is_sum_of_means, accumulation.windows))
         whole = [window for window in windows if len(window.passes) == accumulation.passes]
-        judged = accumulation.series.step_count
-        context.measured_share(
-            self.code,
-            "share_of_steps",
-            steps_of(windows),
-            judged,
-            self.share,
-            subject=accumulation.series.name,
-        )
-        if not windows or steps_of(windows) < self.share * judged:
-            return None
-        if steps_of(whole) < self.even_share * steps_of(windows):
-            return None
-        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
+        found = _affected(self, context, accumulation, windows, self.share)
+        is_even = steps_of(whole) >= self.even_share * steps_of(windows)
+        return found if is_even else None
 
 
 def _is_sum_of_means(window: Window) -> bool:
@@ -216,19 +223,8 @@ class DividedTwice(Rule):
             )
 
     def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
-        judged = accumulation.series.step_count
         windows = tuple(filter(_is_divided_twice, accumulation.windows))
-        context.measured_share(
-            self.code,
-            "share_of_steps",
-            steps_of(windows),
-            judged,
-            self.share,
-            subject=accumulation.series.name,
-        )
-        if not windows or steps_of(windows) < self.share * judged:
-            return None
-        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
+        return _affected(self, context, accumulation, windows, self.share)
 
 
 def _is_divided_twice(window: Window) -> bool:

@@ -114,7 +114,7 @@ class WrongWeightAverage(Rule):
         # reported.
         sites = functions or found
         # With several candidates it is unknown which one should update the copy.
-        still = next(still_copies(context), None) if len(sites) == 1 else None
+        still = next(_still_copies(context), None) if len(sites) == 1 else None
         if still is None:
             return
         for site, one in sites.items():
@@ -176,7 +176,7 @@ def _told(event: AverageEvent, tensors: str, least_kept: float) -> tuple[str, st
     return None
 
 
-class StillCopy(NamedTuple):
+class _StillCopy(NamedTuple):
     """A network, and a frozen copy of it that the forward uses."""
 
     copy: str
@@ -187,7 +187,7 @@ class StillCopy(NamedTuple):
     """Line that made the copy, if it is known."""
 
 
-def still_copies(context: RuleContext) -> Iterator[StillCopy]:
+def _still_copies(context: RuleContext) -> Iterator[_StillCopy]:
     """Yield the copies that are equal to a network in the first captured step, and never change.
 
     The network has changed by the last captured step.
@@ -208,7 +208,7 @@ def still_copies(context: RuleContext) -> Iterator[StillCopy]:
             # Norms that were not measured are equal without meaning anything.
             is_same = network != copy and others == weights and None not in weights.values()
             if is_same and not _is_fixed(first, network) and after.get(network) != others:
-                yield StillCopy(copy, network, len(weights), _site(last, copy))
+                yield _StillCopy(copy, network, len(weights), _site(last, copy))
                 break
 
 

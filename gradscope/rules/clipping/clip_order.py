@@ -17,6 +17,22 @@ from gradscope.rules.helpers.clips import LossScale, step_of_another, writes_in_
 from gradscope.rules.rule import Rule
 
 
+def _are_usual(
+    rule: Rule, context: RuleContext, found: Sequence[Clip], calls: Sequence[Clip], share: float
+) -> bool:
+    """Note the share of a line's calls that show a mistake; return whether it is large enough."""
+    context.measured_share(
+        rule.code,
+        "share_of_calls",
+        steps_of(found),
+        steps_of(calls),
+        share,
+        subject=calls[0].text,
+        site=calls[0].event.site,
+    )
+    return bool(found) and steps_of(found) >= share * steps_of(calls)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipBeforeBackward(Rule):
     """Gradients are clipped before backward computes them.
@@ -69,16 +85,7 @@ class ClipBeforeBackward(Rule):
         clips = context.shared(Clips)
         for calls in clips.by_line:
             early = [clip for clip in calls if _is_early(clips, clip)]
-            context.measured_share(
-                self.code,
-                "share_of_calls",
-                steps_of(early),
-                steps_of(calls),
-                self.share,
-                subject=calls[0].text,
-                site=calls[0].event.site,
-            )
-            if not early or steps_of(early) < self.share * steps_of(calls):
+            if not _are_usual(self, context, early, calls, self.share):
                 continue
             spent = [clip for clip in early if clip.event.spent]
             if spent and not clips.is_ahead(calls):
@@ -205,16 +212,7 @@ class ClipBeforeUnscale(Rule):
         scales = context.shared(LossScale)
         for calls in context.shared(Clips).by_line:
             found = [clip for clip in calls if clip.event.scaled]
-            context.measured_share(
-                self.code,
-                "share_of_calls",
-                steps_of(found),
-                steps_of(calls),
-                self.share,
-                subject=calls[0].text,
-                site=calls[0].event.site,
-            )
-            if not found or steps_of(found) < self.share * steps_of(calls):
+            if not _are_usual(self, context, found, calls, self.share):
                 continue
             scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)
             if scale is not None and (scale < self.least_scale or self._knows(scales, found)):
@@ -321,18 +319,10 @@ class ClipAfterStep(Rule):
             late = [
                 clip for clip in calls if _is_late(clip) and step_of_another(context, clip) is None
             ]
-            context.measured_share(
-                self.code,
-                "share_of_calls",
-                steps_of(late),
-                steps_of(calls),
-                self.share,
-                subject=calls[0].text,
-                site=calls[0].event.site,
-            )
+            is_usual = _are_usual(self, context, late, calls, self.share)
             # A loop that clips before its first backward clips too early, not too late; its later
             # calls look alike.
-            if not late or steps_of(late) < self.share * steps_of(calls) or clips.is_ahead(calls):
+            if not is_usual or clips.is_ahead(calls):
                 continue
             # Gradients that never exceed the limit lose nothing by the missing clip.
             cut = [clip for clip in late if clip.cuts is not False]

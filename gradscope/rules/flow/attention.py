@@ -42,7 +42,7 @@ _SAME = 1e-4
 """Relative. Chosen: dropout, the only other factor of zeros, divides by what it keeps."""
 
 
-def way_to_values(
+def _way_to_values(
     context: RuleContext, node: NodeRecord, *, through: frozenset[str] = frozenset()
 ) -> tuple[list[NodeRecord], NodeRecord] | None:
     """Return the product that sums over the last dimension of some weights, and what lies before.
@@ -75,7 +75,7 @@ def way_to_values(
         found = user
 
 
-def is_of_scores(context: RuleContext, node: NodeRecord) -> bool:
+def _is_of_scores(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a softmax is one of scores, which a product of computed matrices has made."""
     nodes = context.recording.nodes
     waiting, seen = context.inputs(node.index), set[int]()
@@ -91,7 +91,7 @@ def is_of_scores(context: RuleContext, node: NodeRecord) -> bool:
     return False
 
 
-def is_sum_of_pairs(context: RuleContext, node: NodeRecord) -> bool:
+def _is_sum_of_pairs(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether the scores of a softmax are sums of one number a query and one a key."""
     nodes = context.recording.nodes
     found = node
@@ -188,8 +188,8 @@ def _product_across(context: RuleContext, node: NodeRecord, dimension: int) -> N
     if dims[dimension] == 1 or dims[-1] == 1:
         return None
     over_batch = len(dims) == 2 and dimension == 0
-    way = way_to_values(context, node)
-    is_attention = way is not None and (over_batch or is_of_scores(context, node))
+    way = _way_to_values(context, node)
+    is_attention = way is not None and (over_batch or _is_of_scores(context, node))
     return way[1] if way is not None and is_attention else None
 
 
@@ -268,8 +268,8 @@ def _mask(context: RuleContext, softmax: NodeRecord, dimension: int) -> NodeReco
     is_over_keys = len(dims) >= 2 and dimension == len(dims) - 1 and dims[-1] > 1
     if softmax.operation != "SoftmaxBackward0" or not is_over_keys:
         return None
-    way = way_to_values(context, softmax, through=_FILLING)
-    if way is None or not (is_of_scores(context, softmax) or is_sum_of_pairs(context, softmax)):
+    way = _way_to_values(context, softmax, through=_FILLING)
+    if way is None or not (_is_of_scores(context, softmax) or _is_sum_of_pairs(context, softmax)):
         return None
     stats = context.shared(forward_stats)
     before = stats.get(_tensor(softmax))

@@ -52,7 +52,7 @@ _OF_ADVANTAGES = frozenset(
 """Linear operations between the product and the estimate of a critic."""
 
 _LAYERS = frozenset({"AddmmBackward0", "LinearBackward0", "MmBackward0", "MvBackward0"})
-PRODUCTS = frozenset({"DotBackward0", "MulBackward0"})
+_PRODUCTS = frozenset({"DotBackward0", "MulBackward0"})
 _DIGITS = 1e-5
 """Relative difference of two factors that are equal but for rounding."""
 _SHIFTED = SUMS | SAME_NUMBERS | {"NegBackward0"}
@@ -60,7 +60,7 @@ _SHIFTED = SUMS | SAME_NUMBERS | {"NegBackward0"}
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedWeight:
+class _LearnedWeight:
     """A number that learns, and two products of one tensor with it: in one it is detached."""
 
     parameter: int
@@ -129,11 +129,11 @@ class CriticInPolicyLoss(Rule):
                 parameters |= critic
         for advantage, product, parameters in found.values():
             yield self._finding(context, advantage, product, tuple(sorted(parameters)))
-        weights = entangled_weights(context, _wanted(context))
+        weights = _entangled_weights(context, _wanted(context))
         for weight in {one.product.site: one for one in weights}.values():
             yield self._of_weight(context, weight)
 
-    def _of_weight(self, context: RuleContext, weight: LearnedWeight) -> Finding:
+    def _of_weight(self, context: RuleContext, weight: _LearnedWeight) -> Finding:
         name = context.recording.parameters[weight.parameter].name
         return self.finding(
             context,
@@ -185,7 +185,7 @@ def _advantages(
 ) -> Iterator[tuple[NodeRecord, frozenset[int]]]:
     """Yield the difference and the critic's parameters, if a product is a policy's loss."""
     factors = context.inputs(product.index)
-    if product.operation not in PRODUCTS or len(factors) != 2:
+    if product.operation not in _PRODUCTS or len(factors) != 2:
         return
     wanted = _wanted(context)
     # Products commute: either factor may be the likelihood.
@@ -248,7 +248,7 @@ def _is_squared_distance(context: RuleContext, node: NodeRecord) -> bool:
     return inner.operation in SUMS and len(context.successors.get(inner.index, ())) == 1
 
 
-def entangled_weights(context: RuleContext, wanted: frozenset[int]) -> Iterator[LearnedWeight]:
+def _entangled_weights(context: RuleContext, wanted: frozenset[int]) -> Iterator[_LearnedWeight]:
     """Yield the weights that have a loss of their own which trains what they weigh, too.
 
     The weight is detached where it weighs a tensor, so its own loss is to train the weight alone.
@@ -266,11 +266,11 @@ def entangled_weights(context: RuleContext, wanted: frozenset[int]) -> Iterator[
             continue
         cut = _cut(context, parameter, tensor)
         if cut is not None:
-            yield LearnedWeight(parameter, product, cut.site, tuple(sorted(behind)))
+            yield _LearnedWeight(parameter, product, cut.site, tuple(sorted(behind)))
             continue
         copy = _product_by_value(context, weight, tensor)
         if copy is not None:
-            yield LearnedWeight(parameter, product, copy.site, tuple(sorted(behind)))
+            yield _LearnedWeight(parameter, product, copy.site, tuple(sorted(behind)))
 
 
 def _weighed(context: RuleContext) -> Iterator[tuple[int, NodeRecord, int]]:
@@ -313,7 +313,7 @@ def _is_number(context: RuleContext, parameter: int) -> bool:
 
 def _factors(context: RuleContext, product: NodeRecord) -> list[int]:
     """Return the factors with a gradient of a product in the loss, without added constants."""
-    if product.operation not in PRODUCTS or not is_averaged_into_loss(context, product.index):
+    if product.operation not in _PRODUCTS or not is_averaged_into_loss(context, product.index):
         return []
     return [_inner(context, ref.node) for ref in context.successors.get(product.index, ())]
 

@@ -117,9 +117,9 @@ class TermLeftOut(Rule):
 
     def _of_flow(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the density of a flow without its log-determinant."""
-        scaled = unbalanced_scale(context)
+        scaled = _unbalanced_scale(context)
         if scaled is not None:
-            cut = cut_logarithm(context, scaled)
+            cut = _cut_logarithm(context, scaled)
             lack = "without the logarithm of the scale"
             if cut is not None:
                 lack = "and the logarithm of the scale has no gradient"
@@ -141,7 +141,7 @@ class TermLeftOut(Rule):
             )
 
 
-def unbalanced_scale(context: RuleContext) -> NodeRecord | None:
+def _unbalanced_scale(context: RuleContext) -> NodeRecord | None:
     """Return the last scale of data that only the square of a standard normal density sees.
 
     Its minimum is a scale of 0: nothing else in the loss holds it. None for any other loss.
@@ -157,7 +157,7 @@ def unbalanced_scale(context: RuleContext) -> NodeRecord | None:
     return next(_scales_before(context, _unshifted(context, context.inputs(squared[0])[0])), None)
 
 
-def cut_logarithm(context: RuleContext, scaled: NodeRecord) -> PathCutRecord | None:
+def _cut_logarithm(context: RuleContext, scaled: NodeRecord) -> PathCutRecord | None:
     """Return the cut behind which a term of the loss was made of the scale's own parameters.
 
     It is the logarithm, most likely: computed, and added without a gradient.

@@ -127,7 +127,7 @@ class FrozenParameterInOptimizer(Rule):
 
     def _after_one_step(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every network that is frozen after one step of its optimizer."""
-        for one in single_steps(context):
+        for one in _single_steps(context):
             context.measured(self.code, "frozen_steps", one.later, self.tail_steps)
             if one.later < self.tail_steps:
                 continue
@@ -267,7 +267,7 @@ def _is_table(context: RuleContext, parameter: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SingleStep:
+class _SingleStep:
     """The only step of an optimizer, after which all that it holds is frozen."""
 
     optimizer: TrainedOptimizer
@@ -280,7 +280,7 @@ class SingleStep:
     """Number of steps that other optimizers make afterwards."""
 
 
-def single_steps(context: RuleContext) -> Iterator[SingleStep]:
+def _single_steps(context: RuleContext) -> Iterator[_SingleStep]:
     """Yield the only steps of optimizers whose parameters are used on, and frozen, by the script.
 
     A step with several backward passes, as L-BFGS makes, may be a whole stage of a training.
@@ -306,7 +306,7 @@ def single_steps(context: RuleContext) -> Iterator[SingleStep]:
             later = sum(one.count for one in others if one.step.index > index)
             site = None if event is None else context.site(event.site)
             freeze = None if site is None else _freezing_line(context, site, names)
-            yield SingleStep(optimizer, index, site, freeze, later)
+            yield _SingleStep(optimizer, index, site, freeze, later)
 
 
 def _freezing_line(context: RuleContext, site: Site, names: set[str]) -> Site | None:
