@@ -49,7 +49,7 @@ def probe_left_out_terms(context: ProbeContext) -> str | None:
             found[node] = (f"self.{name}", next(iter(search.assignments(name)), None))
     for name, site in dict.fromkeys(found.values()):
         context.assembler.note(LeftOutTermRecord(name=name, site=site))
-    for name, way, line in dropped_terms(context, _TERM):
+    for name, way, line in _dropped_terms(context, _TERM):
         site = context.assembler.site_of(line)
         context.assembler.note(LeftOutTermRecord(name=name, site=site, way=way))
     return None
@@ -111,7 +111,7 @@ def _assigned(line: Line) -> Iterator[str]:
                     yield one.id if isinstance(one, ast.Name) else one.attr
 
 
-class DroppedTerm(NamedTuple):
+class _DroppedTerm(NamedTuple):
     """A value with a gradient that the statements around the loss do not use."""
 
     name: str
@@ -127,7 +127,7 @@ class _Located(NamedTuple):
     scope: ast.AST
 
 
-def dropped_terms(context: ProbeContext, names: re.Pattern[str]) -> Iterator[DroppedTerm]:
+def _dropped_terms(context: ProbeContext, names: re.Pattern[str]) -> Iterator[_DroppedTerm]:
     """Yield the terms that are computed in the block of the loss, and lost there.
 
     Args:
@@ -143,7 +143,7 @@ def dropped_terms(context: ProbeContext, names: re.Pattern[str]) -> Iterator[Dro
     for way, statement, name in (*_lost(located), *_unread(located, names)):
         lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
         if ran.intersection(lines):
-            yield DroppedTerm(name, way, Line(line.code, statement.lineno))
+            yield _DroppedTerm(name, way, Line(line.code, statement.lineno))
 
 
 def _loss(context: ProbeContext) -> tuple[_Located, Line] | None:
