@@ -84,7 +84,7 @@ IMPORTED = (
     "gradscope.cli.run.report",
     "gradscope.cli.processes.worker",
     "gradscope.comparison",
-    "gradscope.config.planning",
+    "gradscope.config.configuration",
     "gradscope.recording.store",
     "gradscope.report.documents.check",
     "gradscope.report.documents.clipping",

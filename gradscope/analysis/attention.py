@@ -218,14 +218,12 @@ _FUSED = "ScaledDotProduct"
 
 _SOFTMAX = frozenset({"SafeSoftmaxBackward0", "SoftmaxBackward0"})
 
-_OF_WEIGHTS = frozenset(
-    {
-        "CloneBackward0",
-        "ExpandBackward0",
-        "MulBackward0",
-        "NativeDropoutBackward0",
-        "ToCopyBackward0",
-    }
+_OF_WEIGHTS = (
+    "CloneBackward0",
+    "ExpandBackward0",
+    "MulBackward0",
+    "NativeDropoutBackward0",
+    "ToCopyBackward0",
 )
 """Operations between the softmax of an attention and its product with the values."""
 
@@ -241,7 +239,7 @@ def without_scores(indexed: RecordingIndex, chain: Sequence[int]) -> Sequence[in
         chain: Nodes in the order of backward, each of which every gradient of the next one passes.
     """
     for position, (node, following) in enumerate(pairwise(chain)):
-        inputs = [ref.node for ref in indexed.successors.get(node, ())]
+        inputs = indexed.inputs(node)
         operation = indexed.recording.nodes[node].operation
         if len(inputs) < 2 or following == inputs[-1] or following not in inputs:
             continue
@@ -253,10 +251,4 @@ def without_scores(indexed: RecordingIndex, chain: Sequence[int]) -> Sequence[in
 
 def _is_softmax(indexed: RecordingIndex, node: int) -> bool:
     """Return whether an operation is a softmax, also one in another shape or with dropout."""
-    record = indexed.recording.nodes[node]
-    while record.kind == "view" or record.operation in _OF_WEIGHTS:
-        inputs = indexed.successors.get(record.index, ())
-        if len(inputs) != 1:
-            return False
-        record = indexed.recording.nodes[inputs[0].node]
-    return record.operation in _SOFTMAX
+    return indexed.behind_views(node, _OF_WEIGHTS).operation in _SOFTMAX

@@ -10,7 +10,7 @@ from gradscope.analysis.assembly import parameter_rows
 from gradscope.analysis.columns import Cells, Course, Extreme
 from gradscope.analysis.folding import FoldedModule
 from gradscope.analysis.layers import largest, outline
-from gradscope.analysis.losses.step_losses import loss_of
+from gradscope.analysis.losses import loss_of
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.rows import ModuleRow, module_rows, parameters_held

@@ -291,10 +291,7 @@ class Reach:
 
     def is_parameter(self, position: int) -> bool:
         """Return whether a node is a parameter or a view of one."""
-        node = self.recording.nodes[position]
-        while node.kind == "view" and self.indexed.successors.get(node.index):
-            node = self.recording.nodes[self.indexed.successors[node.index][0].node]
-        return node.kind == "parameter"
+        return self.indexed.behind_views(position).kind == "parameter"
 
     def _is_summed_up(self, node: NodeRecord) -> bool:
         """Return whether the model reduces an operation's result to a number, a loss of its own."""

@@ -328,6 +328,25 @@ class RecordingIndex:
             node.parameter: node.index for node in self.first.nodes if node.parameter is not None
         }
 
+    def inputs(self, node: int) -> list[int]:
+        """Return the nodes that an operation took; a factor that occurs twice does so here."""
+        return [ref.node for ref in self.successors.get(node, ())]
+
+    def behind_views(self, node: int, further: tuple[str, ...] = ()) -> NodeRecord:
+        """Return the operation behind views, and behind further operations with one input.
+
+        Args:
+            node: Where to start.
+            further: Beginnings of the names of such operations.
+        """
+        record = self.recording.nodes[node]
+        while record.kind == "view" or record.operation.startswith(further):
+            inputs = self.inputs(record.index)
+            if len(inputs) != 1:
+                break
+            record = self.recording.nodes[inputs[0]]
+        return record
+
     def consumers(self, node: int) -> Iterator[NodeRecord]:
         """Yield the operations that used a tensor, ignoring views of it."""
         waiting, seen = list(self.users.get(node, ())), set[int]()

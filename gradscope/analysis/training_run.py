@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
-from gradscope.analysis.losses.step_losses import step_losses
+from gradscope.analysis.losses import step_losses
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.ranks.job import RankEnding
 from gradscope.analysis.recording_index import captured_lines, users_sites

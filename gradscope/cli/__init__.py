@@ -4,8 +4,8 @@ import errno
 import sys
 from typing import TYPE_CHECKING
 
+from gradscope.cli.console import open_streams, seal_stdout
 from gradscope.cli.errors import BugReport, show_error
-from gradscope.cli.streams import open_streams, seal_stdout
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.garbage import collect_rarely
 

@@ -216,7 +216,7 @@ def add_step_summary(result: "CheckResult") -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return
-    from gradscope.report.ci.step_summary import step_summary
+    from gradscope.report.ci.github import step_summary
 
     try:
         with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123 - the runner's own file

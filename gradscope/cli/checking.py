@@ -106,7 +106,7 @@ def _checked_recordings(
 def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
     if len(recordings) == 1:
         return _judged(recordings[0], settings)
-    from gradscope.rules.job_judging import judge_job
+    from gradscope.rules.engine import judge_job
 
     ranks = tuple(recordings)
     return Run(recording=ranks[0], verdict=judge_job(ranks, settings), ranks=ranks)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
-from gradscope.cli.console import make_console
+from gradscope.cli.console import make_console, reserved_stdout
 from gradscope.cli.errors import show_note
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
@@ -32,7 +32,6 @@ from gradscope.cli.running import (
     record_planned,
     settings_of,
 )
-from gradscope.cli.streams import reserved_stdout
 from gradscope.config.formats import OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gradscope.analysis.view import DepthOption, ModuleOption
 from gradscope.cli import options
-from gradscope.cli.console import make_console
+from gradscope.cli.console import make_console, reserved_stdout
 from gradscope.cli.errors import show_note
 from gradscope.cli.options import check_file_arguments, given_arguments, is_recording, with_groups
 from gradscope.cli.output import (
@@ -20,7 +20,6 @@ from gradscope.cli.output import (
 )
 from gradscope.cli.report import StepOption, step_reports
 from gradscope.cli.running import exit_if_broken, judged, planned_target, record_planned
-from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.options.declaration import Argument, Option, Overrides

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
+from gradscope.cli.console import reserved_stdout
 from gradscope.cli.errors import write_line
 from gradscope.cli.options import check_file_arguments, given_arguments, with_groups
 from gradscope.cli.output import (
@@ -23,7 +24,6 @@ from gradscope.cli.running import (
     settings_of,
     typed_command,
 )
-from gradscope.cli.streams import reserved_stdout
 from gradscope.fixes.options import FixOptions
 from gradscope.recording.finding import Finding
 

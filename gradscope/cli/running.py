@@ -181,6 +181,6 @@ def judged_job(recordings: "Sequence[Recording]", settings: Settings) -> "Report
         return judged(recordings[0], settings)
     tell_stage(f"applying the rules to {len(recordings)} ranks")
     from gradscope.analysis.report import Report
-    from gradscope.rules.job_judging import judge_job
+    from gradscope.rules.engine import judge_job
 
     return Report.of_job(recordings, judge_job(recordings, settings))

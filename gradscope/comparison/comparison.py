@@ -13,10 +13,10 @@ from gradscope.comparison.parameters import (
     Directions,
     Limits,
     compared_parameters,
+    computed_in,
     directions_of,
 )
 from gradscope.comparison.regressions import ComparisonVerdict, judged
-from gradscope.comparison.rounding import computed_in
 from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.frozen import dataclass

@@ -1,6 +1,7 @@
 """The parameters of all sides, matched, and how each differs from the base."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import add
@@ -8,10 +9,16 @@ from typing import Literal, get_args
 
 from gradscope.analysis.rows import quotient
 from gradscope.comparison.matching import Matching
-from gradscope.comparison.rounding import are_rounding, rounding_limits
 from gradscope.comparison.side import Series, Side, SideParameter
 from gradscope.frozen import dataclass
+from gradscope.recording.records import NodeRecord, Recording
 from gradscope.recording.stored_gradient import Agreement, StoredGradient, agreement
+
+_LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}
+"""Largest ratio of such a gradient to the gradients around it, by root mean square."""
+_LIMIT = 3e-5
+_SLACK, _LARGEST_SHARE = 10.0, 0.05
+"""If one gradient is rounding, the other may exceed its limit by this factor, up to this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,3 +337,53 @@ def _first_difference(base: Series | None, other: Series | None) -> int | None:
         if found is None or not (_same(norm, found[0]) and _same(weight, found[1])):
             return step
     return next(iter(sorted(set(other.steps) - set(base.steps))), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundingLimits:
+    """Limits below which a gradient is rounding, by the largest one of its module's parameters.
+
+    A module with one parameter tells nothing: a gradient that has vanished is no rounding.
+    """
+
+    largest: Mapping[str, float]
+    """Largest root mean square, by module."""
+    share: float
+
+    def holds(self, one: SideParameter, slack: float = 1.0) -> bool:
+        """Return whether a gradient is below its limit, or below this multiple of it."""
+        share = max(min(self.share * slack, _LARGEST_SHARE), self.share)
+        # A module without a limit gets one that no gradient is below.
+        return one.rms is not None and one.rms <= share * self.largest.get(one.module, -1.0)
+
+
+def rounding_limits(side: Side) -> RoundingLimits:
+    """Return the limits for the gradients of a side."""
+    largest: dict[str, float] = {}
+    counts = Counter(one.module for one in side.parameters if one.rms is not None)
+    for one in side.parameters:
+        if one.rms is not None and counts[one.module] > 1:
+            largest[one.module] = max(one.rms, largest.get(one.module, 0.0))
+    types = ("", *computed_in(side.report.recording))
+    share = max(_LIMITS.get(dtype, _LIMIT) for dtype in types)
+    return RoundingLimits(largest=largest, share=share)
+
+
+def are_rounding(*pair: tuple[SideParameter, RoundingLimits]) -> bool:
+    """Return whether two gradients are rounding: one clearly, and the other nearly."""
+    (one, own), (other, its) = pair
+    return (own.holds(one) and its.holds(other, _SLACK)) or (
+        own.holds(one, _SLACK) and its.holds(other)
+    )
+
+
+def computed_in(recording: Recording) -> tuple[str, ...]:
+    """Return the floating types of a model's parameters and computations."""
+    nodes: list[NodeRecord] = list(recording.nodes)
+    for captured in recording.captured_steps[:1]:
+        nodes += captured.recording.nodes
+    found = dict.fromkeys(record.shape.dtype for record in recording.parameters)
+    found |= dict.fromkeys(
+        shape.dtype for node in nodes for shape in node.outputs if shape is not None
+    )
+    return tuple(sorted(dtype for dtype in found if "float" in dtype))

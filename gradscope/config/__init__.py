@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from gradscope.config.configuration import (
         Configuration,
         configured_settings,
+        plan_targets,
         read_configuration,
     )
-    from gradscope.config.planning import plan_targets
     from gradscope.config.selection import with_options
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "with_options",
 ]
 
-_MODULES = {"plan_targets": "planning", "with_options": "selection"}
+_MODULES = {"with_options": "selection"}
 
 
 def __getattr__(name: str) -> object:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from gradscope.check.options import BaselineOptions, Policy
 from gradscope.config import keys
-from gradscope.config.configuration import Configuration
+from gradscope.config.configuration import Configuration, read_targets
 from gradscope.config.document import Document, Source, Table
-from gradscope.config.planning import read_targets
 from gradscope.config.selection import read_settings
 from gradscope.options.checks import Value
 from gradscope.options.declaration import field_values

@@ -9,8 +9,8 @@ from gradscope.analysis.norms import total_norm
 from gradscope.analysis.ranks.job_summary import RankSeries, rank_series
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.streamed_run import StreamedRun
 from gradscope.analysis.training_run import RunStep
+from gradscope.export.streamed_run import StreamedRun
 from gradscope.export.table import ExportTable, Row
 from gradscope.frozen import dataclass
 from gradscope.recording.norm_table import NormTable, norms_of

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from gradscope.analysis.report import Report
-from gradscope.analysis.streamed_run import at_its_end
 from gradscope.export.scalars import RANKS, STEPS
+from gradscope.export.streamed_run import at_its_end
 from gradscope.export.table import LOCATION_COLUMNS, ExportTable, Kind, Row, location_cells
 from gradscope.recording.norm_table import REACHES, NormTable
 from gradscope.recording.records import (

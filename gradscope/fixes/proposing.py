@@ -126,6 +126,6 @@ def possible_edits(
 
 def _function_of(rule: type[Rule], fix: FixRule) -> FixFunction:
     # Fixes use libcst, which is optional and slow to import: only those that are needed are.
-    package, _, name = rule.__module__.rpartition(".")
+    package = rule.__module__.rpartition(".")[0]
     module = import_module(f"{package}.{fix.module}")
-    return cast(FixFunction, getattr(module, fix.function or name))
+    return cast(FixFunction, getattr(module, fix.function or rule.name.replace("-", "_")))

@@ -16,7 +16,7 @@ from gradscope.capture.training.given import GivenObjects
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations
 from gradscope.capture.training.pacing.budget import DEFAULT, check_share
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.export.live_metrics import FINDINGS, LOSS, RATE, LiveMetrics, Pace
@@ -29,8 +29,7 @@ from gradscope.recording.finding import Severity, at_least
 from gradscope.recording.paths import remove_recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
-from gradscope.rules.engine import check_settings, judge
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import check_settings, judge, judge_job
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 from gradscope.session.arguments import check_arguments

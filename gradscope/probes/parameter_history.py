@@ -15,8 +15,7 @@ from gradscope.capture.naming import dtype_name
 from gradscope.capture.source.definitions import Registration
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
-from gradscope.capture.source.target_updates import unread_rates
-from gradscope.capture.source.uncalled_updates import uncalled_updates
+from gradscope.capture.source.target_updates import uncalled_updates, unread_rates
 from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import (

@@ -283,7 +283,7 @@ def render_check(
             page=_later("gradscope.report.html.check_page", "render_check_html", result),
             checked=lambda: result,
             # CI limits the size of a step's summary.
-            markdown=_later("gradscope.report.ci.step_summary", "step_summary", result),
+            markdown=_later("gradscope.report.ci.github", "step_summary", result),
         ),
         output_format,
         console,

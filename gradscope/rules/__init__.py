@@ -1,1 +1,1 @@
-"""Rules that judge gradients from a recording alone, one rule per file."""
+"""Rules that judge gradients from a recording alone, with near twins in one file."""

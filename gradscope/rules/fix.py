@@ -34,7 +34,7 @@ def related_line(finding: Finding) -> Line | None:
 class FixRule:
     """Declares that a rule has a fix.
 
-    Its function, a `FixFunction`, has the name of the rule's module. It is imported on demand,
+    Its function, a `FixFunction`, has the name of the rule. It is imported on demand,
     because it needs libcst.
     """
 
@@ -42,7 +42,7 @@ class FixRule:
     module: str = "fixes"
     """Module with the function, relative to the package of the rule."""
     function: str = ""
-    """Name of the function; empty for that of the rule's module."""
+    """Name of the function; empty for that of the rule."""
     line: Callable[[Finding], Line | None] = own_line
     """Returns the line that is edited. There is no fix if it is None, or no line of the user."""
     fixes_notes: bool = True

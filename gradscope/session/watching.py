@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from gradscope.capture.training.given import GivenObjects, given_by
 from gradscope.capture.training.locations import is_installed
 from gradscope.capture.training.pacing.budget import DEFAULT, check_share
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.export.live_metrics import MetricsLog

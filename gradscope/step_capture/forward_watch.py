@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.naming import shape_of
-from gradscope.capture.observed_calls import Args, Function, Kwargs
+from gradscope.capture.observed_calls import Args, Function, Kwargs, argument
 from gradscope.capture.reading import is_transforming
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.graph import VIEW_OPERATIONS
@@ -278,10 +278,10 @@ def _operation(
         name, args = _in_place(name, args)
     plain = name.strip("_")
     if plain in ("softmax", "log_softmax"):
-        given = args[1] if len(args) > 1 else kwargs.get("dim")
+        given = argument(args, kwargs, 1, "dim")
         # The Python functions have further arguments, such as a stack level, that the operation
         # lacks.
-        args = (args[0] if args else kwargs.get("input"), given)
+        args = (argument(args, kwargs, 0, "input"), given)
     if _writes(name, kwargs):
         name, args = _in_place(plain, args)
     return Operation(name=name, args=args, kwargs=kwargs, outputs=outputs, is_view=False)

@@ -38,7 +38,7 @@ import gradscope
 from gradscope.capture.naming import name_model
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.origin import Environment
 from gradscope.recording.store import load_recording

@@ -1,7 +1,7 @@
 import os
 import sys
 
-from gradscope.cli.streams import reserved_stdout
+from gradscope.cli.console import reserved_stdout
 
 
 def test_captured_stdout_gets_the_report_and_nothing_else(capfd):

@@ -7,9 +7,8 @@ import pytest
 from gradscope.fixes.proposing import possible_edits
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.rules.ranks.needless_synchronisation import NeedlessSynchronisation
-from gradscope.rules.ranks.same_order_every_epoch import SameOrderEveryEpoch
-from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
+from gradscope.rules.ranks.samplers import SameOrderEveryEpoch
+from gradscope.rules.ranks.synchronisation import NeedlessSynchronisation, UnsynchronisedGradient
 from gradscope.source_edits.text_edits import applied
 from tests.source_edits.test_source_file import files_that_ran
 

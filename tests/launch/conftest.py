@@ -46,7 +46,7 @@ def forked():
         "gradscope.cli.shell.plain_parser",
         "gradscope.cli.run.recorders",
         "gradscope.cli.run.report",
-        "gradscope.config.planning",
+        "gradscope.config.configuration",
         "gradscope.recording.store",
         "gradscope.report.formats.text",
         "gradscope.report.json.report",

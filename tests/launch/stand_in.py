@@ -15,7 +15,7 @@ sys.modules[NAME] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[NAME])
 captured_steps = sys.modules["gradscope.step_capture.script_captures"] = ModuleType("close_looks")
 captured_steps.script_captures_by = lambda schedule, **_: None
-gradient_storage = sys.modules["gradscope.capture.training.steps.stored_gradients"] = ModuleType(
+gradient_storage = sys.modules["gradscope.capture.training.steps.measurements"] = ModuleType(
     "keeping"
 )
 gradient_storage.GradientStorage = lambda mode, every: None

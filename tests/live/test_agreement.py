@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gradscope.analysis.live_run import KINDS, LiveRun
-from gradscope.analysis.losses.step_losses import known_losses
+from gradscope.analysis.losses import known_losses
 from gradscope.analysis.training_run import training_run
 from gradscope.recording.finding import at_least
 from gradscope.recording.growing import GrowingRecording

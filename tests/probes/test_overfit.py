@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.analysis.losses.overfitting import Overfit
+from gradscope.analysis.losses import Overfit
 from gradscope.cli.options import with_optional_values
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.training import OverfitRecord

@@ -15,7 +15,7 @@ from gradscope.recording.evidence.ranks import ParameterPlacement, RankIdentity,
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ParameterRecord, Shape, StepRecord
 from gradscope.recording.store import load_recording
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from tests.nightly import some_on_push
 
 SCRIPT = """

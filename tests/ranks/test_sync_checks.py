@@ -13,7 +13,7 @@ from gradscope.capture.ranks.sync_checks import Replica, SyncChecks, digests
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.store import load_recording
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from tests.rules.ranks.running import script
 
 LOOP = """

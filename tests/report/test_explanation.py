@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gradscope.recording.store import load_recording
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
-from gradscope.rules.accumulation.schedules.rate_multiplied_twice import RateMultipliedTwice
-from gradscope.rules.clipping.always_clipped import AlwaysClipped
+from gradscope.rules.accumulation.schedules.rates import RateMultipliedTwice
+from gradscope.rules.clipping.max_norms import AlwaysClipped
 from gradscope.rules.explanation import explain
 from gradscope.rules.flow.dead_unit import DeadUnit
 from gradscope.rules.flow.update_too_small import UpdateTooSmall

@@ -7,7 +7,7 @@ import pytest
 from gradscope.check.baseline_file import measure_of
 from gradscope.recording.store import load_recording
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from gradscope.rules.rule import family_of
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from tests.nightly import some_on_push

@@ -10,7 +10,7 @@ from gradscope.recording.evidence.training import LibraryCall, TrainerArgument
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.trainer_lines import at_users_lines
+from gradscope.rules.finding_origins import at_users_lines
 from tests.recording.recordings import small
 
 LIBRARY, CALL, ARGUMENT, OWN = (

@@ -6,8 +6,8 @@ import libcst as cst
 import pytest
 
 from gradscope.recording.records import Site
+from gradscope.rules.precision.fixes import scaler_edits
 from gradscope.source_edits.moved_statements import moved_after
-from gradscope.source_edits.scalers import scaler_edits
 from gradscope.source_edits.source_file import SourceFile
 from gradscope.source_edits.text_edits import applied
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from gradscope.analysis.losses.step_losses import known_losses
+from gradscope.analysis.losses import known_losses
 from gradscope.analysis.norms import GlobalNorm, global_norms, total_norm
 from gradscope.analysis.ranks.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.ranks.joined import is_joinable

@@ -13,11 +13,10 @@ from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.ranks.autograd_collectives import AutogradCollectives
-from gradscope.capture.ranks.collective_lines import CollectiveLines
+from gradscope.capture.observed_calls import argument
+from gradscope.capture.ranks.collective_calls import AutogradCollectives, CollectiveLines
 from gradscope.capture.ranks.gather_flow import detaches, gather_reaches_loss
-from gradscope.capture.ranks.observations import RankLog
-from gradscope.capture.ranks.reduced_norms import holds_all, norm_now, share_of
+from gradscope.capture.ranks.observations import RankLog, holds_all, norm_now, share_of
 from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import norms
 from gradscope.capture.tensor_references import WeakTensor
@@ -169,7 +168,7 @@ class Collectives:
                 operation = str(operation).rpartition(".")[2]
                 self._changed(name, tensor, operation, frame)
                 if name == "all_reduce" and operation == "SUM" and tensor.numel() == 1:
-                    self._sums(tensor, args[2] if len(args) > 2 else kwargs.get("group"), frame)
+                    self._sums(tensor, argument(args, kwargs, 2, "group"), frame)
 
     def _into(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
@@ -181,7 +180,7 @@ class Collectives:
         if name in _EXCHANGES:
             self._functions.exchanges(given, frame)
         if name == "reduce_scatter_tensor":
-            output = args[0] if args else kwargs.get("output")
+            output = argument(args, kwargs, 0, "output")
             operation = args[2] if len(args) > 2 else kwargs.get("op", "SUM")
             self._scattered(output, given, str(operation).rpartition(".")[2], frame)
         if name != "all_to_all_single":
@@ -290,7 +289,7 @@ class Collectives:
 
     def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Measure a gradient after its reduction."""
-        tensor = args[0] if args else kwargs.get("tensor")
+        tensor = argument(args, kwargs, 0, "tensor")
         last = self.window.last
         if last is None or not isinstance(tensor, Tensor):
             return

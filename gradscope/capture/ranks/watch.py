@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.observed_calls import argument
 from gradscope.capture.ranks.buffers import Buffers
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
@@ -137,7 +138,7 @@ class RankWatch:
 
     def _wrap_hook(self, original: Function) -> Function:
         def register_comm_hook(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            hook = args[1] if len(args) > 1 else kwargs.get("hook")
+            hook = argument(args, kwargs, 1, "hook")
             self._training.guard.run(self._note_hook, hook, sys._getframe(1))
             return original(model, *args, **kwargs)
 

@@ -1,7 +1,8 @@
 """Follows what lies behind cuts: numbers that were read, and tensors in the same memory."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 
 import torch
@@ -18,9 +19,7 @@ ARRAYS = frozenset({"__array__", "numpy"})
 _FACTORIES = frozenset({"as_tensor", "tensor"})
 """Calls that make a tensor of a number."""
 
-
 _MOST_NUMBERS = 64
-
 
 SHARING = frozenset({"data", "detach"})
 """Calls that return a tensor without history in the memory of the given one."""
@@ -85,15 +84,11 @@ class NumpyNumbers:
     """Knows numbers by the function call that computed them: numpy cannot be observed.
 
     A number of numpy counts as computed from the arrays that the same call of a function had read
-    from tensors before. Tensors of one element that are made of it are followed.
-
-    Args:
-        frame_of_call: Returns the frame that makes the observed call. It is asked for the few calls
-            that matter alone: it walks the stack.
+    from tensors before. Tensors of one element that are made of it are followed. The frame of a
+    call is sought for the few calls that matter alone: that walks the stack.
     """
 
-    def __init__(self, frame_of_call: Callable[[], FrameType | None]) -> None:
-        self._frame_of_call = frame_of_call
+    def __init__(self) -> None:
         self._read: dict[tuple[int, CodeType], frozenset[int]] = {}
         """By frame: what is before the arrays that it read."""
         self._made = TensorNotes[frozenset[int]]()
@@ -101,7 +96,7 @@ class NumpyNumbers:
 
     def read(self, name: str, origins: frozenset[int]) -> None:
         """Note what is before an array that a frame reads."""
-        frame = self._frame_of_call() if name in ARRAYS and origins else None
+        frame = frame_of_call() if name in ARRAYS and origins else None
         if frame is not None:
             # With the code, because a later frame may get the `id` of this one.
             key = (id(frame), frame.f_code)
@@ -132,7 +127,7 @@ class NumpyNumbers:
     def _of_numbers(self, given: object) -> frozenset[int]:
         if not isinstance(given, tuple) or not any(map(_is_number, given)):
             return frozenset()
-        frame = self._frame_of_call()
+        frame = frame_of_call()
         if frame is None:
             return frozenset()
         return self._read.get((id(frame), frame.f_code), frozenset())
@@ -161,6 +156,15 @@ def _is_number(value: object) -> bool:
     if isinstance(value, torch.Tensor) or type(value).__module__ != "numpy":
         return False
     return getattr(value, "shape", None) == () and getattr(value, "dtype", None) is not None
+
+
+def frame_of_call() -> FrameType | None:
+    """Return the frame that called the torch function being observed."""
+    frame: FrameType | None = sys._getframe(1)
+    # The frame of the mode is between this function and the caller.
+    while frame is not None and frame.f_code.co_name != "__torch_function__":
+        frame = frame.f_back
+    return None if frame is None else frame.f_back
 
 
 def is_in_place(name: str) -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.naming import shape_of
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.capture.step.sequences.tokens import PaddedTargets, TokenSequences
@@ -113,8 +113,8 @@ class ComparisonObserver(Observer):
             return
         if name == _LOOKUP:
             given = kwargs or {}
-            padding = args[2] if len(args) > 2 else given.get("padding_idx")
-            self.tokens.add(args[0] if args else given.get("input"), padding)
+            padding = argument(args, given, 2, "padding_idx")
+            self.tokens.add(argument(args, given, 0, "input"), padding)
             return
         if not isinstance(result, Tensor):
             return
@@ -154,7 +154,7 @@ class ComparisonObserver(Observer):
     ) -> PaddedTargets | None:
         if ignored is None:
             return None
-        weight = args[2] if len(args) > 2 else (kwargs or {}).get("weight")
+        weight = argument(args, kwargs, 2, "weight")
         return self.tokens.at_padding(
             target, ignored, weight if isinstance(weight, Tensor) else None
         )
@@ -197,7 +197,7 @@ def grow_both(left: torch.Size, right: torch.Size) -> bool:
 
 def _operands(args: Args, kwargs: Kwargs) -> tuple[Tensor, Tensor] | None:
     kwargs = kwargs or {}
-    left = args[0] if args else kwargs.get("input")
+    left = argument(args, kwargs, 0, "input")
     right = args[1] if len(args) > 1 else kwargs.get("target", kwargs.get("other"))
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return left, right

@@ -5,7 +5,6 @@ functions without a derivative: `argmax`, comparisons, casts to integers. The re
 are followed, to know which cuts lead to the loss.
 """
 
-import sys
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -21,6 +20,7 @@ from gradscope.capture.step.behind_cuts import (
     DetachedMemory,
     NumpyNumbers,
     PlainNumbers,
+    frame_of_call,
     is_in_place,
 )
 from gradscope.capture.step.derivatives import asks_for_second_order
@@ -169,7 +169,7 @@ class CutTracker:
         """The cuts before a tensor, and the complement of those before a layer."""
         self._shared = DetachedMemory()
         self._plain = PlainNumbers()
-        self._numpy = NumpyNumbers(_frame_of_call)
+        self._numpy = NumpyNumbers()
 
     def see(self, func: Function, args: Args, kwargs: Kwargs, result: object) -> None:
         """Observe a call that made no node."""
@@ -273,7 +273,7 @@ class CutTracker:
         and runs no backward computes with it; a training loop mostly shows what it takes out.
         """
         names = frozenset[str]()
-        if origins and name in ARRAYS and (frame := _frame_of_call()) is not None:
+        if origins and name in ARRAYS and (frame := frame_of_call()) is not None:
             names = frozenset(frame.f_code.co_names)
         comes_back = bool(names & _FROM_ARRAYS) and "backward" not in names
         for origin in origins:
@@ -327,7 +327,7 @@ class CutTracker:
         # Under `no_grad` every operation of a module is a cut: its call is the one line to show.
         whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
         if whole is None:
-            line = self._caller.line(frame or _frame_of_call())
+            line = self._caller.line(frame or frame_of_call())
         else:  # the checkpoint is the cause of everything inside it
             name, line, calls = "forward", calls[whole].line, calls[:whole]
         if kind == "no-grad" and self.checkpoint is not None:
@@ -338,7 +338,7 @@ class CutTracker:
             call = calls[-1].number if calls else None
             self.cuts.append(Cut(name, kind, line, call, whole is not None))
             if name == DERIVATIVE:
-                self.cuts[position].second_order = asks_for_second_order(_frame_of_call())
+                self.cuts[position].second_order = asks_for_second_order(frame_of_call())
         cut = self.cuts[position]
         cut.count += 1
         self.meetings += 1
@@ -373,17 +373,8 @@ def _name_of(func: Function) -> str:
 
 
 def _is_in_deepcopy() -> bool:
-    frame = _frame_of_call()
+    frame = frame_of_call()
     return frame is not None and frame.f_code.co_name == "__deepcopy__"
-
-
-def _frame_of_call() -> FrameType | None:
-    """Return the frame that called the torch function being observed."""
-    frame: FrameType | None = sys._getframe(1)
-    # The frame of the mode is between this function and the caller.
-    while frame is not None and frame.f_code.co_name != "__torch_function__":
-        frame = frame.f_back
-    return None if frame is None else frame.f_back
 
 
 def _returned(result: object) -> list[Tensor]:

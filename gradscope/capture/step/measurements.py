@@ -23,7 +23,27 @@ Slot = tuple[int, int]
 """A tensor of the graph: (node, output slot)."""
 
 
-class GradientCollector:
+class _Hooks:
+    """Hooks of one backward. Their own exceptions are noted and do not end it."""
+
+    def __init__(self, faults: list[Exception]) -> None:
+        self._faults = faults
+        self._handles: list[RemovableHandle] = []
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _note(self, error: Exception) -> None:
+        self._faults.append(error)
+        # An exception that leaves a hook ends the backward of the script.
+        if is_interruption(error):
+            raise error
+
+
+class GradientCollector(_Hooks):
     """Measures the gradient with respect to every distinct tensor of a graph.
 
     A prehook of a node gets the gradients with respect to the node's outputs, summed over all their
@@ -34,16 +54,14 @@ class GradientCollector:
         graph: The graph whose backward is about to run.
         skip: Nodes without a hook: views, and leaves whose gradient is read after backward.
         measurer: Receives the gradients, with their `Slot` as key.
-        faults: Receives exceptions of the hooks, which must not end the backward.
+        faults: Receives exceptions of the hooks.
     """
 
     def __init__(
         self, graph: Graph, skip: set[int], measurer: Measurer, faults: list[Exception]
     ) -> None:
-        self._graph, self._faults = graph, faults
-        self._skip = skip
-        self._measurer = measurer
-        self._handles: list[RemovableHandle] = []
+        super().__init__(faults)
+        self._graph, self._skip, self._measurer = graph, skip, measurer
         self.arrived: list[Slot] = []
         """Tensors in the order in which their gradients were delivered."""
 
@@ -60,12 +78,6 @@ class GradientCollector:
             for number, node in enumerate(self._graph.nodes)
             if number not in self._skip
         ]
-
-    def remove(self) -> None:
-        """Remove the hooks."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
 
     def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         # The engine passes its own buffers: no copy is made before the node runs.
@@ -90,12 +102,6 @@ class GradientCollector:
         except Exception as error:  # noqa: BLE001 - the script must not suffer from it
             self._note(error)
 
-    def _note(self, error: Exception) -> None:
-        self._faults.append(error)
-        # An exception that leaves a hook ends the backward of the script.
-        if is_interruption(error):
-            raise error
-
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
     """Return a copy of a small, readable gradient, otherwise the gradient itself."""
@@ -109,7 +115,7 @@ _User = tuple[int, int, int]
 """A source of a tensor's gradient: sequence number, node, index of the tensor in its inputs."""
 
 
-class ShareCollector:
+class ShareCollector(_Hooks):
     """Measures the parts of module inputs' gradients, if the input is used elsewhere too.
 
     Args:
@@ -117,7 +123,7 @@ class ShareCollector:
         calls: The module calls of its forward.
         measurer: Receives the parts, under (kind - call, index among the call's inputs).
         kind: Distinguishes these keys from others.
-        faults: Receives exceptions of the hooks, which must not end the backward.
+        faults: Receives exceptions of the hooks.
     """
 
     def __init__(
@@ -128,15 +134,12 @@ class ShareCollector:
         kind: int,
         faults: list[Exception],
     ) -> None:
-        self._faults = faults
-        self._graph = graph
-        self._calls = calls
-        self._measurer = measurer
-        self._kind = kind
+        super().__init__(faults)
+        self._graph, self._calls = graph, calls
+        self._measurer, self._kind = measurer, kind
         self._waiting: dict[Key, int] = {}
         self._sums: dict[Key, Tensor] = {}
         self._unread: set[Key] = set()
-        self._handles: list[RemovableHandle] = []
         self.absent: list[Key] = []
         """Inputs that nothing in the call used."""
 
@@ -150,10 +153,8 @@ class ShareCollector:
                     self._watch((self._kind - number, position), slot, call, users.get(slot, []))
 
     def remove(self) -> None:
-        """Remove the hooks."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        """Remove the hooks and what they hold."""
+        super().remove()
         self._sums = {}
 
     def _is_used_here_alone(self, node: int, call: ModuleCall) -> bool:
@@ -203,10 +204,8 @@ class ShareCollector:
     ) -> None:
         try:
             self._add(key, input_gradients[position])
-        except Exception as error:
-            self._faults.append(error)
-            if is_interruption(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - the script must not suffer from it
+            self._note(error)
         self._count_down(key)
 
     def _add(self, key: Key, part: Tensor | None) -> None:
@@ -360,10 +359,8 @@ class BackwardWatch:
         # Under a reentrant checkpoint, parameters get gradients without being part of the graph.
         # Its nested backward has a graph of its own, so only versions show these gradients.
         after, before = self._gradient_versions(), self._before
-        reached = set(self._nodes)
-        reached |= {
-            position for position, version in after.items() if before.get(position) != version
-        }
+        added = (position for position, version in after.items() if before.get(position) != version)
+        reached = {*self._nodes, *added}
         measurer, here = self._measurer, []
         for position, parameter in enumerate(self._parameters):
             is_added = position in self._added

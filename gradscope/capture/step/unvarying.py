@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.tensor_references import TensorNotes, WeakTensor
@@ -124,7 +124,7 @@ class UnvaryingObserver(Observer):
         self, args: Args, given: Mapping[str, object], result: Tensor, line: Line
     ) -> None:
         dividend = args[0]
-        divisor = args[1] if len(args) > 1 else given.get("other")
+        divisor = argument(args, given, 1, "other")
         assert isinstance(dividend, Tensor)
         if not isinstance(divisor, int | float) or not has_numbers(dividend):
             return

@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.observed_calls import argument
 from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.step.graph import free_the_dead
 from gradscope.capture.training.event_log import Number
@@ -47,7 +48,7 @@ class RepeatedBackwards:
             frame: Frame of its caller.
         """
         patterns = self._patterns
-        is_backward = args[5] if len(args) > 5 else kwargs.get("accumulate_grad")
+        is_backward = argument(args, kwargs, 5, "accumulate_grad")
         if len(args) <= 2:
             detail = 3 if is_backward else 1
         else:
@@ -105,9 +106,9 @@ class RepeatedBackwards:
 
     def is_again(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> bool:
         """Return whether a call of `autograd.grad` continues the series recorded last."""
-        if args[5] if len(args) > 5 else kwargs.get("accumulate_grad"):
+        if argument(args, kwargs, 5, "accumulate_grad"):
             return False
-        creates = args[2] if len(args) > 2 else kwargs.get("create_graph")
+        creates = argument(args, kwargs, 2, "create_graph")
         return self._training.pace.patterns.is_grad_again(int(bool(creates)), frame)
 
     def run_again(
@@ -160,5 +161,5 @@ def last_scale(scaled: dict[int, Number]) -> Number:
 
 
 def _kind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    accumulates = args[5] if len(args) > 5 else kwargs.get("accumulate_grad")
+    accumulates = argument(args, kwargs, 5, "accumulate_grad")
     return "backward" if accumulates else "grad"

@@ -27,8 +27,8 @@ from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.positions import Position
 from gradscope.capture.training.state import MakeCaptures, TrainingState
 from gradscope.capture.training.steps.by_hand import ByHand
+from gradscope.capture.training.steps.measurements import GradientStorage
 from gradscope.capture.training.steps.steps import Steps
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import StepWriter
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import EndingKind, RunEnding

@@ -12,7 +12,7 @@ from gradscope.capture.training.given import GivenObjects
 from gradscope.capture.training.pacing.budget import Budget
 from gradscope.capture.training.running_watch import RunningWatch
 from gradscope.capture.training.state import MakeCaptures
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.meta import Header, run_header

@@ -9,11 +9,11 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from gradscope.cli.console import reserved_stdout
 from gradscope.cli.errors import VERBOSITY, BugReport, show_error, show_traceback
 from gradscope.cli.processes.isolation import Job, recording_in, stacks_in, write_failure
 from gradscope.cli.progress import progress_line
 from gradscope.cli.running import record_target
-from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
 # Imported before user code can shadow its imports by modules of the same names.

@@ -35,8 +35,7 @@ from gradscope.recording.store import load_recording
 from gradscope.report.document import Mark, Word
 from gradscope.report.documents.check import closing_text, found_text
 from gradscope.report.render import Manner, finding_lines, render, render_check
-from gradscope.rules.engine import judge
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge, judge_job
 from gradscope.version import __version__
 
 _CLAIM_SECONDS = 3600.0

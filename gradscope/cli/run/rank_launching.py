@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from gradscope.cli.console import open_streams
 from gradscope.cli.errors import show_error
 from gradscope.cli.run.planned import PlannedRanks, PlannedRun
 from gradscope.cli.run.recorders import RankPlan
-from gradscope.cli.streams import open_streams
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.execution import leave
 from gradscope.launch.program import CannotRunError, Program

@@ -29,7 +29,7 @@ def training_watch(
         watch: How much is recorded.
         on_step: Called with the number of steps after each.
     """
-    from gradscope.capture.training.steps.stored_gradients import GradientStorage
+    from gradscope.capture.training.steps.measurements import GradientStorage
     from gradscope.capture.training.watch import TrainingWatch
     from gradscope.recording.thinning.room import Room
     from gradscope.step_capture.schedule import Schedule

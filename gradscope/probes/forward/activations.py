@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from gradscope.capture.observed_calls import argument
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.probes.context import ProbeContext
@@ -157,7 +158,7 @@ def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int
 
 
 def _has_no_minimum(operation: Operation, plain: str) -> bool:
-    first = operation.args[1] if len(operation.args) > 1 else operation.kwargs.get("min")
+    first = argument(operation.args, operation.kwargs, 1, "min")
     return plain == "clamp" and first is None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from gradscope.capture.observed_calls import argument
 from gradscope.frozen import dataclass
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.activations import MASKED
@@ -167,7 +168,7 @@ class LogitWatch:
 
     def _see_outputs(self, operation: Operation, plain: str, number: NodeNumber) -> None:
         """Measure log Z and the largest magnitude of some rows of outputs."""
-        given = operation.args[0] if operation.args else operation.kwargs.get("input")
+        given = argument(operation.args, operation.kwargs, 0, "input")
         if not isinstance(given, Tensor) or not is_readable(given) or given.dim() < 2:
             return
         dim = operation.args[1] if plain == "log_softmax" and len(operation.args) > 1 else 1
@@ -185,7 +186,7 @@ class LogitWatch:
         self, operation: Operation, plain: str, tensor: Tensor, number: NodeNumber
     ) -> None:
         """Count how often each of some experts is chosen."""
-        scores = operation.args[0] if operation.args else operation.kwargs.get("input")
+        scores = argument(operation.args, operation.kwargs, 0, "input")
         if not isinstance(scores, Tensor) or not is_readable(scores) or scores.dim() < 2:
             return
         experts = scores.shape[-1]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.columns import Columns
-from gradscope.analysis.losses.overfitting import Overfit
+from gradscope.analysis.losses import Overfit
 from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions

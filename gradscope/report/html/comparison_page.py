@@ -34,9 +34,8 @@ from gradscope.report.html.charts.comparison.marks import (
     pair_table,
     sides_table,
 )
-from gradscope.report.html.charts.comparison.norms import compared_norms
 from gradscope.report.html.charts.comparison.ratios import compared_ratios, compared_spread
-from gradscope.report.html.charts.comparison.sides import compared_sides
+from gradscope.report.html.charts.comparison.sides import compared_norms, compared_sides
 from gradscope.report.html.columns import Json, module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Served, Tab, render_page, within
 from gradscope.report.html.phrasing import (

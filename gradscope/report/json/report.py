@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from gradscope.analysis.attention import logit_series, routers
 from gradscope.analysis.clipping.clipping import Clipping as ClippingFacts
-from gradscope.analysis.losses.overfitting import Outcome
-from gradscope.analysis.losses.overfitting import Overfit as OverfitFacts
+from gradscope.analysis.losses import Outcome
+from gradscope.analysis.losses import Overfit as OverfitFacts
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.rows import OtherStep as OtherStepRow

@@ -8,12 +8,26 @@ from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.recording_index import RecordingIndex, captured_lines
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.frozen import dataclass
-from gradscope.recording.events import BackwardEvent, StepEvent, only
+from gradscope.recording.events import BackwardEvent, GradEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Recording, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.searches import Search, SearchingLines, searches_of
 from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A step with gradients that a search for an input has left behind."""
+
+    backward: BackwardEvent
+    """Last pass of the search."""
+    own: BackwardEvent
+    """Backward of the loss that the step is for."""
+    step: StepEvent
+    passes: int
+    """Number of passes of the search in this step."""
+    count: int
+    """Number of steps that it stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +84,7 @@ class GradientLeak(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         is_alone = sum(1 for series in context.shared(Windows).series if series.windows) < 2
-        if is_alone and not context.shared(SearchingLines).searching:
+        if is_alone and not context.shared(_SearchingLines).searching:
             return "fewer than two optimizers step, and no backward is for an input"
         return None if context.shared(_Reaches).by_line else "no step of the run was captured"
 
@@ -83,7 +97,7 @@ class GradientLeak(Rule):
             if steps_of(leaks) >= self.steps and 2 * steps_of(leaks) >= series.step_count:
                 yield self._finding(context, series, leaks)
                 continue
-            searches = list(searches_of(context, series))
+            searches = list(_searches_of(context, series))
             context.measured(
                 self.code, "searches", steps_of(searches), self.steps, subject=series.name
             )
@@ -250,7 +264,7 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
     own: dict[int, bool] = {}
     other: dict[int, bool] = {}
     for node in sorted(recording.nodes, key=lambda one: -one.depth):  # leaves come first
-        inputs = [ref.node for ref in index.successors.get(node.index, ())]
+        inputs = index.inputs(node.index)
         name = None if node.parameter is None else recording.parameters[node.parameter].name
         own[node.index] = name in names or any(own[one] for one in inputs)
         other[node.index] = name not in {*names, None} or any(other[one] for one in inputs)
@@ -273,3 +287,64 @@ def _outermost_line(recording: Recording, node: NodeRecord) -> int | None:
         site = site if record.site is None else record.site
         call = record.parent
     return site
+
+
+@dataclass(frozen=True)
+class _SearchingLines:
+    """The lines of the captured backward passes, by whether they depend on such an input."""
+
+    indexed: RecordingIndex
+
+    @cached_property
+    def _by_line(self) -> dict[int, set[bool]]:
+        found: dict[int, set[bool]] = {}
+        for captured, site in captured_lines(self.indexed.recording):
+            if site is not None:
+                own = captured.recording
+                reaches = any(stat.reach == "gradient" for stat in own.parameter_stats)
+                # A leaf that is no parameter requires grad because something searches for it, as an
+                # attack for a perturbation.
+                has_input = any(node.kind == "leaf" for node in own.nodes)
+                found.setdefault(site, set()).add(has_input and reaches)
+        return found
+
+    @cached_property
+    def searching(self) -> frozenset[int]:
+        """Lines all of whose passes depend on an input, and reach parameters, too."""
+        # A line whose passes differ is a function that serves the attack and the training.
+        return frozenset(line for line, found in self._by_line.items() if found == {True})
+
+    @cached_property
+    def others(self) -> frozenset[int]:
+        """Lines none of whose passes does."""
+        return frozenset(line for line, found in self._by_line.items() if found == {False})
+
+
+def _searches_of(context: RuleContext, series: Series) -> Iterator[Search]:
+    """Yield the steps of an optimizer whose gradients are in part those of a search."""
+    lines = context.shared(_SearchingLines)
+    for window in series.windows if lines.searching else ():
+        found = _search(lines, series, window)
+        if found is not None:
+            yield found
+
+
+def _search(lines: _SearchingLines, series: Series, window: Window) -> Search | None:
+    zeros = window.zeros(series.optimizers)
+    if not zeros:
+        return None  # old gradients, which is another mistake
+    since = [one for one in window.events if one.position > zeros[-1].position]
+    passes = list(only(BackwardEvent, since))
+    # A gradient penalty takes derivatives for an input, too, and is part of the loss on purpose.
+    if len(passes) < 2 or any(only(GradEvent, since)) or passes[-1].site not in lines.others:
+        return None
+    searching = [one for one in passes[:-1] if one.site in lines.searching]
+    if not searching:
+        return None
+    return Search(
+        backward=searching[-1],
+        own=passes[-1],
+        step=window.step,
+        passes=len(searching),
+        count=window.count,
+    )

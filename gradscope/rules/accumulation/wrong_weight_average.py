@@ -1,7 +1,7 @@
 """GS328: averages of the weights that run away, are almost copies, or are not stored."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from gradscope.analysis.windows import Windows
 from gradscope.frozen import dataclass
@@ -9,8 +9,8 @@ from gradscope.phrasing import counted, short
 from gradscope.recording.events import AverageEvent, only
 from gradscope.recording.evidence.parameters import UncalledUpdateRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Recording, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.architectures.still_copies import still_copies
 from gradscope.rules.needs import Needs, has_step
 from gradscope.rules.rule import Rule
 
@@ -114,7 +114,7 @@ class WrongWeightAverage(Rule):
         # reported.
         sites = functions or found
         # With several candidates it is unknown which one should update the copy.
-        still = next(still_copies(context), None) if len(sites) == 1 else None
+        still = next(_still_copies(context), None) if len(sites) == 1 else None
         if still is None:
             return
         for site, one in sites.items():
@@ -174,3 +174,62 @@ def _told(event: AverageEvent, tensors: str, least_kept: float) -> tuple[str, st
             "swap the two factors: target.lerp_(weight, tau)",
         )
     return None
+
+
+class _StillCopy(NamedTuple):
+    """A network, and a frozen copy of it that the forward uses."""
+
+    copy: str
+    """Path of the copy."""
+    network: str
+    tensors: int
+    site: Site | None
+    """Line that made the copy, if it is known."""
+
+
+def _still_copies(context: RuleContext) -> Iterator[_StillCopy]:
+    """Yield the copies that are equal to a network in the first captured step, and never change.
+
+    The network has changed by the last captured step.
+    """
+    captured = [one.recording for one in context.recording.captured_steps]
+    if len(captured) < 2:
+        return
+    first, last = captured[0], captured[-1]
+    before, after = _modules(first), _modules(last)
+    called = {last.modules[call.module].path for call in last.calls}
+    fixed = {path for path in before if _is_fixed(first, path) and path in called}
+    for copy in sorted(fixed):
+        weights = before[copy]
+        # A part of a fixed network is told with the whole.
+        if copy.rpartition(".")[0] in fixed or not weights or after.get(copy) != weights:
+            continue
+        for network, others in before.items():
+            # Norms that were not measured are equal without meaning anything.
+            is_same = network != copy and others == weights and None not in weights.values()
+            if is_same and not _is_fixed(first, network) and after.get(network) != others:
+                yield _StillCopy(copy, network, len(weights), _site(last, copy))
+                break
+
+
+def _modules(recording: Recording) -> dict[str, dict[str, float | None]]:
+    """Return the norms of every module's parameters, by each of its paths."""
+    found: dict[str, dict[str, float | None]] = {}
+    norms = {stat.parameter: stat.weight_norm for stat in recording.parameter_stats}
+    for one in recording.parameters:
+        for name in (one.name, *one.aliases):
+            parts = name.split(".")
+            for depth in range(1, len(parts)):
+                inner = found.setdefault(".".join(parts[:depth]), {})
+                inner[".".join(parts[depth:])] = norms.get(one.index)
+    return found
+
+
+def _is_fixed(recording: Recording, path: str) -> bool:
+    own = [one for one in recording.parameters if one.name.startswith(f"{path}.")]
+    return not any(one.requires_grad for one in own)
+
+
+def _site(recording: Recording, path: str) -> Site | None:
+    module = next(one for one in recording.modules if one.path == path)
+    return None if module.site is None else recording.sites[module.site]

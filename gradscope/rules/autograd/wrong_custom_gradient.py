@@ -19,7 +19,7 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.swapped_signs import turned_by
+from gradscope.rules.helpers.source_text import turned_by
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 

@@ -16,7 +16,6 @@ from gradscope.rules.helpers.clips import judged_series
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.source_edits.calls import statements_calling, statements_that_only
 from gradscope.source_edits.moved_statements import moved_after, moved_before, moved_into
-from gradscope.source_edits.numbers import literal_of
 from gradscope.source_edits.optimizers import (
     given_parameters,
     optimizer_call,
@@ -32,7 +31,7 @@ from gradscope.source_edits.statements import (
     line_of,
     statement_with,
 )
-from gradscope.source_edits.variables import is_visible, names_in, value_of
+from gradscope.source_edits.variables import is_visible, literal_of, names_in, value_of
 
 
 def clip_after_step(fix: FixContext) -> Iterator[Edits]:

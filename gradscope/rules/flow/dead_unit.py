@@ -157,7 +157,7 @@ def _is_bypassed(context: RuleContext, record: UnitRecord) -> bool:
 def _has_other_users(context: RuleContext, activation: int, leaves: frozenset[int | None]) -> bool:
     users = {activation: activation}
     for node in (one.index for one in context.behind([activation])):
-        inputs = [ref.node for ref in context.successors.get(node, ())]
+        inputs = context.inputs(node)
         for one in inputs:
             users.setdefault(one, node)
         if leaves.intersection(inputs):

@@ -6,10 +6,9 @@ import libcst as cst
 
 from gradscope.rules.fix import Edits, FixContext
 from gradscope.rules.helpers.non_finite.gradient_breaks import plain_name
-from gradscope.source_edits.numbers import literal_of, number_code
 from gradscope.source_edits.optimizers import optimizer_call, resolved
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only, operand
-from gradscope.source_edits.variables import spelled
+from gradscope.source_edits.variables import literal_of, number_code, spelled
 
 _INITIALISATIONS = ("kaiming_normal_", "xavier_normal_", "orthogonal_")
 _FUNCTIONS = ("sigmoid", "tanh")

@@ -27,7 +27,7 @@ _SIGNS: Mapping[str, int] = {
 }
 """Operations that combine terms into a loss, and the sign that they give to each term."""
 
-_PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
+_PRODUCTS = ("DivBackward0", "MulBackward0")
 _SUMS = frozenset({"AddBackward0", "RsubBackward1", "SubBackward0"})
 _ASSEMBLING = frozenset({"CopySlices", "IndexPutBackward0", "WhereBackward0"})
 
@@ -174,13 +174,7 @@ def _side(context: RuleContext, tensor: TensorRef) -> list[NodeRecord]:
 
 def _end(context: RuleContext, tensor: TensorRef) -> NodeRecord:
     """Return the operation that made an output: the last one that does more than scale it."""
-    node = context.recording.nodes[tensor.node]
-    while node.kind == "view" or node.operation in _PRODUCTS:
-        inputs = context.successors.get(node.index, ())
-        if len(inputs) != 1:
-            break
-        node = context.recording.nodes[inputs[0].node]
-    return node
+    return context.behind_views(tensor.node, _PRODUCTS)
 
 
 def _mixes_data_in(context: RuleContext, end: NodeRecord) -> bool:

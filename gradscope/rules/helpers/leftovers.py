@@ -82,7 +82,7 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
 
 def _is_broken(event: BackwardEvent) -> bool:
     """Return whether the loss of a pass is known, and NaN or infinite."""
-    return "loss" in event.numbers and not math.isfinite(event.loss)
+    return event.loss is not None and not math.isfinite(event.loss)
 
 
 def skipped_batches(series: Series, window: Window) -> SkippedBatches | None:

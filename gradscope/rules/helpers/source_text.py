@@ -1,5 +1,6 @@
 """Facts that rules derive from the source around a line, and from the graph."""
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from keyword import iskeyword
@@ -163,14 +164,55 @@ def is_in_model(context: RuleContext, node: NodeRecord) -> bool:
 
 
 def _takes_parameter(context: RuleContext, node: int) -> bool:
-    for ref in context.successors.get(node, ()):
-        taken = context.recording.nodes[ref.node]
-        # A weight often comes transposed, as `F.linear` does it.
-        while taken.kind == "view":
-            onward = context.successors.get(taken.index, ())
-            if not onward:
-                break
-            taken = context.recording.nodes[onward[0].node]
-        if taken.kind == "parameter":
-            return True
-    return False
+    # A weight often comes transposed, as `F.linear` does it.
+    return any(context.behind_views(one).kind == "parameter" for one in context.inputs(node))
+
+
+def loss_line(context: RuleContext, first: int = 0) -> Site | None:
+    """Return the line of the last operation of the loss in a captured step, from a step on."""
+    for captured in context.recording.captured_steps:
+        if captured.step < first:
+            continue
+        nodes, sites = captured.recording.nodes, captured.recording.sites
+        # Nodes are recorded from the loss on: the first one is its last operation.
+        if nodes and nodes[0].site is not None:
+            return sites[nodes[0].site]
+    return None
+
+
+def turned_by(site: Site | None) -> str | None:
+    """Return the term that a line subtracts, and adds again detached, next to another term.
+
+    The value is that of the other term alone, as of a straight-through estimator, whose gradient
+    goes to the soft term: with the opposite sign here.
+    """
+    try:
+        tree = ast.parse("" if site is None else site.source)
+    # A line of a statement of several lines may be no code by itself.
+    except SyntaxError:
+        return None
+    for node in ast.walk(tree):
+        terms = list(_terms(node, 1)) if isinstance(node, ast.BinOp) else []
+        added = {ast.dump(one) for term, sign in terms if sign > 0 and (one := _detached(term))}
+        names = [ast.unparse(term) for term, sign in terms if sign < 0 and ast.dump(term) in added]
+        # Of two terms, `x.detach() - x` is always zero, and no estimator.
+        if names and len(terms) > 2:
+            return names[0]
+    return None
+
+
+def _terms(node: ast.expr, sign: int) -> Iterator[tuple[ast.expr, int]]:
+    """Yield the terms of a sum with their signs."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        yield from _terms(node.left, sign)
+        yield from _terms(node.right, sign if isinstance(node.op, ast.Add) else -sign)
+    else:
+        yield node, sign
+
+
+def _detached(term: ast.expr) -> ast.expr | None:
+    """Return the argument of a term's detach, None without one."""
+    if isinstance(term, ast.Call) and not term.args and isinstance(term.func, ast.Attribute):
+        return term.func.value if term.func.attr == "detach" else None
+    is_data = isinstance(term, ast.Attribute) and term.attr == "data"
+    return term.value if is_data and isinstance(term, ast.Attribute) else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.losses.summarised_losses import (
+from gradscope.analysis.losses import (
     WeightedLosses,
     losses_of_steps,
     stepped,
@@ -16,7 +16,7 @@ from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.loss_line import loss_line
+from gradscope.rules.helpers.source_text import loss_line
 from gradscope.rules.rule import Rule
 
 _LEAST = 20

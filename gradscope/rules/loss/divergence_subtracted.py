@@ -8,7 +8,7 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.linear_ways import inputs_of, linear_signs, stat_of
+from gradscope.rules.helpers.loss.linear_ways import linear_signs, stat_of
 from gradscope.rules.helpers.loss.log_scales import log_scales
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.rule import Lasting, Rule
@@ -115,7 +115,7 @@ def _square(context: RuleContext, loss: Mapping[int, int]) -> NodeRecord | None:
         node, stat, inputs = (
             context.recording.nodes[index],
             stat_of(context, index),
-            inputs_of(context, index),
+            context.inputs(index),
         )
         # `mean ** 2` leaves a power, `mean * mean` a product of one node with itself.
         is_product = node.operation == "MulBackward0" and len(inputs) == 2

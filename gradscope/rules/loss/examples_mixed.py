@@ -10,10 +10,9 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.class_dimensions import rows_picked, square_scores
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
-from gradscope.rules.helpers.loss.reordering_views import reordered_views
-from gradscope.rules.helpers.time_first import layers_over_examples
+from gradscope.rules.helpers.loss.inputs import rows_picked, square_scores
+from gradscope.rules.helpers.loss.reordering_views import layers_over_examples, reordered_views
 from gradscope.rules.rule import Rule
 
 _CLASS_DIMENSIONS = {"ctc_loss": 2, "nll_loss": 1}

@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.losses.summarised_losses import (
+from gradscope.analysis.losses import (
     WeightedLosses,
     losses_of_steps,
     stepped,

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar
 
-from gradscope.analysis.losses.summarised_losses import WeightedLosses, stepped, weighted_losses
+from gradscope.analysis.losses import WeightedLosses, stepped, weighted_losses
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.loss_line import loss_line
+from gradscope.rules.helpers.source_text import loss_line
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 

@@ -11,7 +11,7 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.architectures.idle_adapters import is_of_low_rank
+from gradscope.rules.helpers.idle_adapters import is_of_low_rank
 from gradscope.rules.helpers.optimizers import NO_OPTIMIZER
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule

@@ -11,7 +11,7 @@ from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRec
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.architectures.idle_adapters import idle_adapters
+from gradscope.rules.helpers.idle_adapters import idle_adapters
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
 

@@ -8,21 +8,27 @@ from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.architectures.codebooks import (
+from gradscope.rules.helpers.codebooks import (
     StarvedEncoder,
     starved_choices,
     starved_encoders,
 )
-from gradscope.rules.helpers.architectures.cut_shortcuts import is_cut_shortcut
-from gradscope.rules.helpers.architectures.recurrent_states import (
+from gradscope.rules.helpers.cuts import (
+    DERIVATIVE,
+    call_of,
+    is_cut_shortcut,
+    is_made_of,
+    is_sample,
+    path_cuts,
+)
+from gradscope.rules.helpers.optimizers import positions
+from gradscope.rules.helpers.recurrence import (
     calls_around,
     cuts_cell_states,
     is_connected,
     own_states,
     recurrent_of,
 )
-from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
-from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 

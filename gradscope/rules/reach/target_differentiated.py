@@ -315,11 +315,8 @@ def _written_targets(context: RuleContext) -> Iterator[_Target]:
         left, right = record.left_tensor, record.right_tensor
         if record.operation not in _BINARY or left is None or right is None:
             continue
-        node = context.recording.nodes[right.node]
-        inputs = context.successors.get(node.index, ())
-        while len(inputs) == 1 and (node.kind == "view" or node.operation == "ToCopyBackward0"):
-            node = context.recording.nodes[inputs[0].node]
-            inputs = context.successors.get(node.index, ())
+        node = context.behind_views(right.node, ("ToCopyBackward0",))
+        inputs = context.inputs(node.index)
         shared = parameters_behind(context, left.node) & parameters_behind(context, right.node)
         # One input: what was overwritten are data.
         if node.operation in _WRITES and len(inputs) == 1 and shared:

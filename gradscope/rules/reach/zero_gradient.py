@@ -23,6 +23,7 @@ from gradscope.rules.helpers.outputs import (
 from gradscope.rules.helpers.zeros.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.helpers.zeros.flat_factors import filled_bias
 from gradscope.rules.helpers.zeros.kinds import (
+    ScaledRounding,
     is_always_one,
     is_flat_output,
     is_left_out,
@@ -31,6 +32,7 @@ from gradscope.rules.helpers.zeros.kinds import (
     lasts,
     learns,
     never_learns,
+    scaled_roundings,
     starts_at_zero,
     weighs_alone,
 )
@@ -44,7 +46,6 @@ from gradscope.rules.helpers.zeros.phrasing import (
     twice_differentiated,
     why,
 )
-from gradscope.rules.helpers.zeros.rounding import ScaledRounding, scaled_roundings
 from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Evidence, Rule

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gradscope.check.options import Policy
 from gradscope.phrasing import printable
-from gradscope.report.ci.step_summary import step_summary
+from gradscope.report.ci.github import step_summary
 from gradscope.report.formats.markdown import escape
 from gradscope.report.render import render_ci
 from tests.report.ci.conftest import (

@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from gradscope.recording.finding import Finding
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from tests.jobs import Jobs
 
 HEAD = """

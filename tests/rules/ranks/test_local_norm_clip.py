@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from tests.rules.ranks.running import clean, found, script, training
 
 CLIP_BEFORE = training(

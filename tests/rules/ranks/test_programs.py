@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 
 FOLDER = Path(__file__).parents[2] / "programs" / "ranks"
 LEVELS = ("note", "warning", "error")

@@ -5,7 +5,7 @@ import torch
 
 from gradscope.capture.ranks.observations import row_digests
 from gradscope.recording.evidence.ranks import RankPass
-from gradscope.rules.ranks.same_data_on_ranks import common_rows
+from gradscope.rules.ranks.samplers import common_rows
 from tests.rules.ranks.running import clean, found, training
 
 SAME_SEED = training(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from gradscope.rules.rule import family_of
 from gradscope.rules.settings import Settings
 from tests.nightly import some_on_push

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradscope.rules.job_judging import judge_job
+from gradscope.rules.engine import judge_job
 from tests.rules.ranks.running import clean, found, script, training
 
 METHOD = training(

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from gradscope.recording.records import Site
-from gradscope.rules.reach.input_requires_grad import remedy_at
+from gradscope.rules.reach.requires_grad_flags import remedy_at
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
 

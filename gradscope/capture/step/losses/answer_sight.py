@@ -8,7 +8,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.graph import edges
@@ -130,7 +130,7 @@ class AnswerSightObserver(Observer):
         given = kwargs or {}
         with DisableTorchFunction(), torch.no_grad():
             if name == _LOOKUP:
-                self._look_up(args[0] if args else given.get("input"), result)
+                self._look_up(argument(args, given, 0, "input"), result)
             elif name in _ONE_HOT:
                 self._spread_out(args, given, result)
             elif name in _OF_DISTRIBUTIONS:
@@ -180,7 +180,7 @@ class AnswerSightObserver(Observer):
         self, args: Args, given: Mapping[str, object], result: object, line: Line | None
     ) -> None:
         number, length = _number(result), sees_next(args, given, result)
-        first = args[0] if args else given.get("input")
+        first = argument(args, given, 0, "input")
         if number is None or length is None or not isinstance(first, Tensor):
             return
         tokens = self._behind(first, first.shape[0], length)
@@ -239,7 +239,7 @@ class AnswerSightObserver(Observer):
         given: Mapping[str, object],
         line: Line | None,
     ) -> None:
-        prediction = args[0] if args else given.get("input")
+        prediction = argument(args, given, 0, "input")
         target, ignored = _classes(name, args, given)
         if not isinstance(prediction, Tensor) or not isinstance(target, Tensor):
             return
@@ -271,8 +271,8 @@ def _classes(name: str, args: Args, given: Mapping[str, object]) -> tuple[object
     """Return the classes of a loss, and the one that does not count."""
     if name == _CHOICE:
         # 0 is what labels of no meaning are replaced by.
-        return args[2] if len(args) > 2 else given.get("index"), 0
-    target = args[1] if len(args) > 1 else given.get("target")
+        return argument(args, given, 2, "index"), 0
+    target = argument(args, given, 1, "target")
     return target, args[4] if len(args) > 4 else given.get("ignore_index", -100)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import tensors
@@ -123,8 +123,8 @@ class OwnRowObserver(Observer):
 
     def _see_loss(self, args: Args, kwargs: Kwargs, line: Line) -> None:
         given = kwargs or {}
-        logits = args[0] if args else given.get("input")
-        target = args[1] if len(args) > 1 else given.get("target")
+        logits = argument(args, given, 0, "input")
+        target = argument(args, given, 1, "target")
         if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
             return
         if logits.ndim != 2 or target.ndim != 1 or target.is_floating_point():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.comparisons import REGRESSIONS
@@ -141,7 +141,7 @@ class TargetRangeObserver(Observer):
 def _sides(args: Args, kwargs: Kwargs) -> tuple[Tensor, Tensor] | None:
     """Return prediction and data of a comparison, if one side has a gradient and the other none."""
     given = kwargs or {}
-    one = args[0] if args else given.get("input")
+    one = argument(args, given, 0, "input")
     other = args[1] if len(args) > 1 else given.get("target", given.get("other"))
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return None
@@ -272,8 +272,8 @@ class ProbabilityTargetObserver(Observer):
 
 def _targets(args: Args, kwargs: Kwargs) -> Tensor | None:
     given = kwargs or {}
-    logits = args[0] if args else given.get("input")
-    targets = args[1] if len(args) > 1 else given.get("target")
+    logits = argument(args, given, 0, "input")
+    targets = argument(args, given, 1, "target")
     if not isinstance(logits, Tensor) or not isinstance(targets, Tensor):
         return None
     is_share = torch.is_floating_point(targets) and not targets.is_nested and targets.ndim > 0

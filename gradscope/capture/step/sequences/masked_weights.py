@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.tensor_references import TensorNotes
@@ -94,7 +94,7 @@ class MaskedWeightObserver(Observer):
     def _see_softmax(
         self, args: Args, given: Mapping[str, object], result: Tensor, line: Line
     ) -> None:
-        dimension = args[1] if len(args) > 1 else given.get("dim")
+        dimension = argument(args, given, 1, "dim")
         if dimension not in (-1, result.ndim - 1):
             return
         known = self._masked.of(args[0])
@@ -125,7 +125,7 @@ def _known_mask(
 ) -> _Mask | None:
     """Return what a mask hides, and how; None for a tensor that is no mask."""
     if name in _FILLS:
-        value = args[2] if len(args) > 2 else given.get("value")
+        value = argument(args, given, 2, "value")
         return _Mask(mask, line, "fill", float(value))  # type: ignore[arg-type]
     if not _is_switch(mask):
         return None
@@ -141,7 +141,7 @@ def _mask_of(name: str, args: Args, given: Mapping[str, object]) -> Tensor | Non
     does.
     """
     first = args[0] if args else None
-    second = args[1] if len(args) > 1 else given.get("mask")
+    second = argument(args, given, 1, "mask")
     pairs = [(first, second)] if name in _FILLS else [(first, second), (second, first)]
     for scores, mask in pairs:
         if not isinstance(scores, Tensor) or not isinstance(mask, Tensor):
@@ -159,7 +159,7 @@ def _mask_of(name: str, args: Args, given: Mapping[str, object]) -> Tensor | Non
 
 def _is_mild(args: Args, given: Mapping[str, object]) -> bool:
     """Return whether a fill is a number that a softmax gives weight to."""
-    value = args[2] if len(args) > 2 else given.get("value")
+    value = argument(args, given, 2, "value")
     return isinstance(value, int | float) and value > -1_000
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, tensors, without_node
@@ -98,8 +98,8 @@ class BehindPaddingObserver(Observer):
         with DisableTorchFunction(), torch.no_grad():
             if name == _LOOKUP:
                 self._looked_up += 1
-                padding = args[2] if len(args) > 2 else given.get("padding_idx")
-                self._see_tokens(args[0] if args else given.get("input"), padding)
+                padding = argument(args, given, 2, "padding_idx")
+                self._see_tokens(argument(args, given, 0, "input"), padding)
             elif name in _RECURRENT:
                 self._see_layer(args, result)
             elif line is not None:

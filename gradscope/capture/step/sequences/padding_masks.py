@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.observed_calls import Args, Kwargs, Observer
+from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
 from gradscope.capture.reading import has_numbers, whole
 from gradscope.capture.source.lines import Line
 from gradscope.capture.tensor_references import TensorNotes
@@ -91,7 +91,7 @@ class PaddingMaskObserver(Observer):
         given = kwargs or {}
         with DisableTorchFunction(), torch.no_grad():
             if name == _LOOKUP:
-                tokens = args[0] if args else given.get("input")
+                tokens = argument(args, given, 0, "input")
                 if isinstance(tokens, Tensor) and not tokens.is_nested and tokens.ndim == 2:
                     self._tokens.append(tokens)
             elif name in _HIDING_CALLS:
@@ -140,7 +140,7 @@ def _visible(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return a mask as it was given, and where it lets attention see."""
     if name == _ATTENTION:
-        mask = args[3] if len(args) > 3 else given.get("attn_mask")
+        mask = argument(args, given, 3, "attn_mask")
         is_mask = isinstance(mask, Tensor) and _is_judged(mask)
         if not is_mask or not isinstance(mask, Tensor):
             return None, None
@@ -148,8 +148,8 @@ def _visible(
     if name == _CHOICE:
         mask, filled = args[0] if args else None, args[2] if len(args) > 2 else None
     else:
-        mask = args[1] if len(args) > 1 else given.get("mask")
-        filled = args[2] if len(args) > 2 else given.get("value")
+        mask = argument(args, given, 1, "mask")
+        filled = argument(args, given, 2, "value")
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or not _is_judged(mask):
         return None, None
     if isinstance(filled, bool) or not isinstance(filled, int | float) or filled > _HIDING:

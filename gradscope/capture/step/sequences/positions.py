@@ -223,7 +223,7 @@ def _is_longer_table(table: Tensor, rows: Tensor) -> bool:
 
 def _dimensions_of(name: str, args: Args, given: Mapping[str, object]) -> tuple[int, int] | None:
     """Return the number of examples and of positions of an attention."""
-    query = args[0] if args else given.get("query")
+    query = argument(args, given, 0, "query")
     if not isinstance(query, Tensor) or query.ndim < 3:
         return None
     if name == _LAYER:  # whatever `batch_first` says, positions come first here

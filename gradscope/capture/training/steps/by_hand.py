@@ -17,8 +17,7 @@ from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.steps.measurements import Measured
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage, Measured
 from gradscope.capture.training.steps.update_lines import lost_updates, only_line_of, updates
 from gradscope.capture.training.steps.writer import Finished, StepWriter
 from gradscope.recording.events import DroppedUpdateEvent, StepEvent, named

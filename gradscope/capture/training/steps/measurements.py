@@ -1,7 +1,7 @@
-"""What a step measures of its parameters, and which of its updates rounding removes."""
+"""What a step measures and stores of its parameters, and which of its updates rounding removes."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -9,12 +9,17 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.reading import NotReadable, is_plain, stored
+from gradscope.capture.step.stored_gradients import Kept, keep
 from gradscope.capture.training.gradient_state import Entry
+from gradscope.frozen import dataclass
+from gradscope.recording.stored_gradient import KeepMode
 
 _HALVES = (torch.bfloat16, torch.float16)
 
 _SAMPLED = 8192
 """Number of evenly spread elements sampled per parameter. They suffice for a share."""
+StoredEntry = tuple[Entry, Kept | None]
+"""None stands for an unreadable gradient."""
 
 
 class Sample(NamedTuple):
@@ -89,7 +94,7 @@ def _sampled(tensor: Tensor) -> Tensor | None:
     return flat[:: 1 + flat.numel() // _SAMPLED]
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Measured:
     """The statistics of one parameter in one step."""
 
@@ -100,3 +105,34 @@ class Measured:
     numel: int
     requires_grad: bool
     update: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientStorage:
+    """How the gradients of some steps are stored, as the optimizer sees them.
+
+    Steps are counted per optimizer: if two alternate, every 100th step of both together may always
+    be that of the first.
+    """
+
+    mode: KeepMode = "none"
+    every: int = 100
+
+    def is_due(self, made: int) -> bool:
+        """Return whether the gradients of an optimizer's next step are due, after `made` steps."""
+        return self.mode != "none" and made % self.every == 0
+
+    def kept(self, entries: list[Entry], scale: float) -> list[StoredEntry]:
+        """Store the gradients of an optimizer's parameters.
+
+        Args:
+            entries: The parameters.
+            scale: Divisor that the optimizer itself applies to their gradients.
+        """
+        found = [
+            (entry, parameter.grad)
+            for entry in entries
+            if (parameter := entry.parameter()) is not None and parameter.grad is not None
+        ]
+        kept = keep([gradient for _, gradient in found], self.mode, scale=scale)
+        return [(entry, one) for (entry, _), one in zip(found, kept, strict=True)]

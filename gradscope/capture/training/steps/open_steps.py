@@ -15,8 +15,7 @@ from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.optimizers import Known
-from gradscope.capture.training.steps.measurements import Measured, Rounded, Sample
-from gradscope.capture.training.steps.stored_gradients import StoredEntry
+from gradscope.capture.training.steps.measurements import Measured, Rounded, Sample, StoredEntry
 from gradscope.recording.events import StepEvent, named
 
 Copy = tuple[Entry, Tensor]

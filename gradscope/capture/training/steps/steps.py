@@ -27,7 +27,12 @@ from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.steps.between_steps import BetweenSteps
-from gradscope.capture.training.steps.measurements import Measured, rounded, samples_of
+from gradscope.capture.training.steps.measurements import (
+    GradientStorage,
+    Measured,
+    rounded,
+    samples_of,
+)
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,
     copies,
@@ -40,7 +45,6 @@ from gradscope.capture.training.steps.open_steps import (
     parts_of,
 )
 from gradscope.capture.training.steps.repetitions import GradientChanges, RepeatedStep, Repetitions
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import Finished, StepWriter
 from gradscope.phrasing import counted
 from gradscope.recording.events import StepEvent, named

@@ -6,8 +6,7 @@ from contextlib import suppress
 from gradscope.capture.source.statements import sources_around, statements_around
 from gradscope.capture.step.stored_gradients import UNREADABLE
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.steps.measurements import Measured, Rounded
-from gradscope.capture.training.steps.stored_gradients import StoredEntry
+from gradscope.capture.training.steps.measurements import Measured, Rounded, StoredEntry
 from gradscope.errors import GradscopeError
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted

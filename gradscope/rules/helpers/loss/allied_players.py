@@ -97,9 +97,8 @@ def _mean_scores(context: RuleContext) -> Iterator[SignedTerm]:
 
 
 def _layer_of(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
-    while node.kind == "view" and context.successors.get(node.index):
-        node = context.recording.nodes[context.successors[node.index][0].node]
-    return node if node.operation.startswith(_LAYERS) else None
+    layer = context.behind_views(node.index)
+    return layer if layer.operation.startswith(_LAYERS) else None
 
 
 def _names(context: RuleContext, parameters: Iterable[int]) -> frozenset[str]:

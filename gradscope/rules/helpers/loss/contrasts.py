@@ -19,17 +19,6 @@ OF_NORMS = ("ClampMin", "Clone", "Expand", "ToCopy")
 """Operations between the norms of vectors and the division by them."""
 
 
-def behind_views(context: RuleContext, index: int, further: tuple[str, ...] = COPIES) -> NodeRecord:
-    """Return the operation behind views, and behind further operations with one input."""
-    node = context.recording.nodes[index]
-    while node.kind == "view" or node.operation.startswith(further):
-        inputs = context.successors.get(node.index, ())
-        if len(inputs) != 1:
-            break
-        node = context.recording.nodes[inputs[0].node]
-    return node
-
-
 class Contrast(NamedTuple):
     """A cross-entropy whose logits are a square matrix of products."""
 
@@ -56,7 +45,7 @@ def _products(context: RuleContext, node: int) -> Iterator[NodeRecord]:
     waiting, seen = [node], {node}
     while waiting:
         record = context.recording.nodes[waiting.pop()]
-        inputs = [ref.node for ref in context.successors.get(record.index, ())]
+        inputs = context.inputs(record.index)
         if record.operation == "MmBackward0" and len(inputs) == 2:
             if not any(_is_weight(context, one) for one in inputs):
                 yield record
@@ -67,7 +56,4 @@ def _products(context: RuleContext, node: int) -> Iterator[NodeRecord]:
 
 def _is_weight(context: RuleContext, node: int) -> bool:
     """Return whether a factor is a parameter, as that of a classifier of as many classes."""
-    record = context.recording.nodes[node]
-    while record.kind == "view" and (inputs := context.successors.get(record.index)):
-        record = context.recording.nodes[inputs[0].node]
-    return record.kind in ("leaf", "parameter")
+    return context.behind_views(node).kind in ("leaf", "parameter")

@@ -195,7 +195,7 @@ def sums_of_loss(context: RuleContext) -> dict[int, NodeRecord]:
     found: dict[int, NodeRecord] = {}
     while waiting:
         node = context.recording.nodes[waiting.pop()]
-        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        inputs = context.inputs(node.index)
         if node.operation in _TERMS and _is_number(node):
             found[node.index] = node
             waiting += [one for one in inputs if one not in found]
@@ -217,7 +217,7 @@ def sums_of_examples(context: RuleContext) -> dict[int, NodeRecord]:
     seen = set(waiting)
     while waiting:
         node = context.recording.nodes[waiting.pop()]
-        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        inputs = context.inputs(node.index)
         is_weighted = node.operation in _WEIGHTS and len(inputs) == 1
         if node.operation == "AddBackward0" and _is_of_examples(node):
             found[node.index] = node
@@ -258,7 +258,7 @@ def origin_of_numbers(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the operation that computed a tensor's numbers, before views, casts and clamping."""
     found = context.recording.nodes[node]
     while True:
-        inputs = [ref.node for ref in context.successors.get(found.index, ())]
+        inputs = context.inputs(found.index)
         if found.operation == _WRITE:
             written = _written(context, found, inputs)
             if written is None:
@@ -337,7 +337,7 @@ def reduced_terms(context: RuleContext) -> Iterator[ReducedTerm]:
     waiting = [ref.node for one in sums for ref in context.successors.get(one, ())]
     while waiting:
         node = context.recording.nodes[waiting.pop()]
-        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        inputs = context.inputs(node.index)
         loss = losses.get(node.index)
         if loss is not None and loss.left.dims:
             yield from _reduced(context, node, loss.left.dims[0], is_mean=loss.reduction == "mean")
@@ -364,12 +364,12 @@ def is_divergence(context: RuleContext, node: NodeRecord) -> bool:
 
     A likelihood has a quotient of two results besides, and a penalty the parameters themselves.
     """
-    waiting = [ref.node for ref in context.successors.get(node.index, ())]
+    waiting = context.inputs(node.index)
     seen: set[int] = set()
     has_exponential = has_square = False
     while waiting:
         one = context.recording.nodes[waiting.pop()]
-        inputs = [ref.node for ref in context.successors.get(one.index, ())]
+        inputs = context.inputs(one.index)
         if one.index in seen:
             continue
         seen.add(one.index)

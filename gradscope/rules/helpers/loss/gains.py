@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.linear_ways import inputs_of, signs_of, stat_of
+from gradscope.rules.helpers.loss.linear_ways import signs_of, stat_of
 
 _NORMAL = 0.5 * math.log(2 * math.pi)
 """What the logarithm of a normal density subtracts for each dimension."""
@@ -50,7 +50,7 @@ def shifts_by_normal_constant(context: RuleContext, node: NodeRecord) -> bool:
 
 def _shift(context: RuleContext, node: NodeRecord) -> int:
     """Return how many times the constant of one dimension was subtracted; 0 for other numbers."""
-    inputs = inputs_of(context, node.index)
+    inputs = context.inputs(node.index)
     before = stat_of(context, inputs[0]) if len(inputs) == 1 else None
     after = stat_of(context, node.index)
     if before is None or after is None:
@@ -72,10 +72,10 @@ def is_normalised_score(context: RuleContext, node: NodeRecord) -> bool:
     As of a conditional random field, or of classes: their log-likelihood, which has no gradient
     upwards beyond 0.
     """
-    inputs, stat = inputs_of(context, node.index), stat_of(context, node.index)
+    inputs, stat = context.inputs(node.index), stat_of(context, node.index)
     if node.operation != "SubBackward0" or len(inputs) != 2 or stat is None:
         return False
-    total = _without_views(context, inputs[1])
+    total = context.behind_views(inputs[1])
     if total.operation != "LogsumexpBackward0" or stat.maximum > 0:
         return False
     behind = {one.index for one in context.behind([total.index])}
@@ -87,9 +87,9 @@ def _picked_from(context: RuleContext, start: int) -> Iterator[int]:
     waiting, seen = [start], {start}
     while waiting:
         node = context.recording.nodes[waiting.pop()]
-        inputs = inputs_of(context, node.index)
+        inputs = context.inputs(node.index)
         if node.operation in _PICKS:
-            yield from (_without_views(context, one).index for one in inputs)
+            yield from (context.behind_views(one).index for one in inputs)
         elif node.kind == "view" or node.operation in _SUMS | _CHOICES:
             fresh = [one for one in inputs if one not in seen]
             seen.update(fresh)
@@ -100,13 +100,13 @@ def is_signal_to_noise(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a tensor is the logarithm of a signal's power over that of what differs."""
     if node.operation not in _LOGARITHMS:
         return False
-    quotient = _without_shifts(context, inputs_of(context, node.index)[0])
-    parts = inputs_of(context, quotient.index)
+    quotient = _without_shifts(context, context.inputs(node.index)[0])
+    parts = context.inputs(quotient.index)
     stats = [stat_of(context, one) for one in (quotient.index, *parts)]
     is_positive = all(one is not None and one.minimum >= 0 for one in stats)
     if quotient.operation not in ("DivBackward0", "ReciprocalBackward0") or not is_positive:
         return False
-    if len(parts) == 1 and _without_views(context, parts[0]).operation == "MseLossBackward0":
+    if len(parts) == 1 and context.behind_views(parts[0]).operation == "MseLossBackward0":
         return _is_below(context, quotient, parts[0])
     noise = _power_of(context, parts[-1])
     # The ratio of two distances compares two fits, as a margin does.
@@ -135,13 +135,13 @@ def _is_uniform_quotient(before: ForwardStat, after: ForwardStat) -> bool:
 
 def is_overlap(context: RuleContext, node: NodeRecord) -> bool:
     """Return whether a tensor is the overlap of shares with a mask, over the size of both."""
-    inputs, stat = inputs_of(context, node.index), stat_of(context, node.index)
+    inputs, stat = context.inputs(node.index), stat_of(context, node.index)
     if node.operation != "DivBackward0" or len(inputs) != 2 or stat is None:
         return False
     if stat.minimum < 0 or stat.maximum > 1:
         return False
     common, sizes = (_without_shifts(context, one) for one in inputs)
-    union = inputs_of(context, sizes.index)
+    union = context.inputs(sizes.index)
     # What both have in common counts once: `sizes - common`.
     is_union = sizes.operation == "SubBackward0" and union[1:] == [common.index]
     if is_union:
@@ -149,7 +149,7 @@ def is_overlap(context: RuleContext, node: NodeRecord) -> bool:
     product = _summed(context, common)
     if product is None or product.operation != "MulBackward0":
         return False
-    shares = [_without_views(context, one).index for one in inputs_of(context, product.index)]
+    shares = [context.behind_views(one).index for one in context.inputs(product.index)]
     if len(shares) != 1:
         return False
     of_shares, of_product = stat_of(context, shares[0]), stat_of(context, product.index)
@@ -158,7 +158,7 @@ def is_overlap(context: RuleContext, node: NodeRecord) -> bool:
     # A mask keeps some shares as they are, and makes the rest 0.
     is_mask = of_product.zeros and of_product.maximum <= of_shares.maximum <= 1
     total = _summed(context, sizes)
-    is_same = total is not None and _without_views(context, total.index).index == shares[0]
+    is_same = total is not None and context.behind_views(total.index).index == shares[0]
     size = stat_of(context, sizes.index)
     added_to = union[0] if is_union else inputs[1]
     return bool(is_mask and is_same and size is not None and _has_mask_added(context, added_to))
@@ -167,7 +167,7 @@ def is_overlap(context: RuleContext, node: NodeRecord) -> bool:
 def _has_mask_added(context: RuleContext, node: int) -> bool:
     """Return whether more than a small constant is added to the sum of the shares."""
     while True:
-        record, inputs = context.recording.nodes[node], inputs_of(context, node)
+        record, inputs = context.recording.nodes[node], context.inputs(node)
         if record.operation != "AddBackward0" or len(inputs) != 1:
             return False
         before, after = stat_of(context, inputs[0]), stat_of(context, node)
@@ -184,34 +184,28 @@ def _summed(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
     """Return what was summed up, None for anything but a sum."""
     if not node.operation.startswith("SumBackward"):
         return None
-    return _without_views(context, inputs_of(context, node.index)[0])
+    return context.behind_views(context.inputs(node.index)[0])
 
 
 def _power_of(context: RuleContext, start: int) -> NodeRecord | None:
     """Return what a power or norm is of; None where it is not the sum of squares of a tensor."""
     node = _without_shifts(context, start)
-    while node.operation in (*_SUMS, "SqrtBackward0") and len(inputs_of(context, node.index)) == 1:
-        node = _without_views(context, inputs_of(context, node.index)[0])
-    inputs = inputs_of(context, node.index)
+    while node.operation in (*_SUMS, "SqrtBackward0") and len(context.inputs(node.index)) == 1:
+        node = context.behind_views(context.inputs(node.index)[0])
+    inputs = context.inputs(node.index)
     is_square = node.operation == "MulBackward0" and len(inputs) == 2 and len(set(inputs)) == 1
     if node.operation not in _POWERS and not is_square:
         return None
-    return _without_views(context, inputs[0])
-
-
-def _without_views(context: RuleContext, index: int) -> NodeRecord:
-    while context.recording.nodes[index].kind == "view" and inputs_of(context, index):
-        index = inputs_of(context, index)[0]
-    return context.recording.nodes[index]
+    return context.behind_views(inputs[0])
 
 
 def _without_shifts(context: RuleContext, index: int) -> NodeRecord:
     """Return what small constants were added to, or one positive factor multiplied."""
-    node = _without_views(context, index)
-    while len(inputs := inputs_of(context, node.index)) == 1:
+    node = context.behind_views(index)
+    while len(inputs := context.inputs(node.index)) == 1:
         is_shift = node.operation in ("AddBackward0", "ClampBackward1", "ClampMinBackward0")
         is_scale = node.operation == "MulBackward0" and signs_of(context, node.index) == (1,)
         if not (is_shift or is_scale):
             break
-        node = _without_views(context, inputs[0])
+        node = context.behind_views(inputs[0])
     return node

@@ -1,17 +1,20 @@
-"""What a loss function is given, where views and layers hide it."""
+"""What a loss function is given: where views and layers hide it, and which dimension is which."""
 
+from collections.abc import Iterator
 from math import prod
 
-from gradscope.recording.evidence.forward import SoftmaxRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.flow import origin_of_numbers
+from gradscope.rules.helpers.loss.flow import origin_of_numbers, without_constant
 
 LINEAR = frozenset({"AddmmBackward0", "LinearBackward0", "MmBackward0"})
 """Operations of a linear layer."""
 
 
 _PROBABILITIES = frozenset({"SigmoidBackward0", "SoftmaxBackward0"})
+_PICKS = frozenset({"GatherBackward0", "IndexBackward0"})
+_TURNING = frozenset({"PermuteBackward0", "TransposeBackward0", "TransposeBackward1"})
 
 
 def averaged_probabilities(context: RuleContext, node: int) -> int:
@@ -63,3 +66,48 @@ def product_with_bias(context: RuleContext, total: NodeRecord) -> NodeRecord | N
     is_linear = product is not None and product.operation in LINEAR
     is_one_layer = product is not None and product.module_call == total.module_call
     return product if is_linear and is_one_layer else None
+
+
+def rows_picked(context: RuleContext) -> Iterator[int]:
+    """Yield the number of rows `n` where one of several probabilities `[n, classes]` is picked."""
+    softmaxes = {one.node for one in context.recording.evidence_of(SoftmaxRecord)}
+    for node in context.first.nodes:
+        inputs = context.successors.get(node.index, ())
+        if node.operation not in _PICKS or len(inputs) != 1:
+            continue
+        made = origin_of_numbers(context, inputs[0].node)
+        if made is not None and made.operation == "LogBackward0":
+            made = origin_of_numbers(context, context.successors[made.index][0].node)
+            made = without_constant(context, made)
+        dims, rest = (made.dims() or () if made is not None else ()), node.dims() or ()
+        is_softmax = made is not None and made.index in softmaxes
+        # An index of rows alone would keep all of their columns.
+        if is_softmax and len(dims) == 2 and rest in ((dims[0],), (dims[0], 1)) and dims[0] > 1:
+            yield dims[0]
+
+
+def square_scores(context: RuleContext) -> Iterator[ComparisonRecord]:
+    """Yield the cross-entropies of `[n, time, classes]` with as many classes as time steps.
+
+    The loss takes the second dimension for the classes, and a linear layer made the last one.
+    """
+    for one in context.recording.evidence_of(ComparisonRecord):
+        dims = one.left.dims
+        is_square = len(dims) == 3 and dims[1] == dims[2] > 1 and one.right.dims == dims[:2]
+        if one.operation == "cross_entropy" and is_square and one.left_tensor is not None:
+            made = _unturned(context, one.left_tensor.node)
+            if made is not None and made.operation == "AddBackward0":
+                made = product_with_bias(context, made)
+            if made is not None and made.operation in LINEAR:
+                yield one
+
+
+def _unturned(context: RuleContext, node: int) -> NodeRecord | None:
+    """Return the operation behind views that keep the order of dimensions."""
+    found = context.recording.nodes[node]
+    while found.kind == "view" and found.operation not in _TURNING:
+        inputs = context.successors.get(found.index, ())
+        if len(inputs) != 1:
+            return None
+        found = context.recording.nodes[inputs[0].node]
+    return None if found.operation in _TURNING else found

@@ -40,7 +40,7 @@ def linear_signs(context: RuleContext, starts: Iterable[int]) -> Mapping[int, in
     while waiting:
         node, sign = waiting.pop()
         found[node] = sign if found.get(node, sign) == sign else 0
-        inputs = inputs_of(context, node)
+        inputs = context.inputs(node)
         # Other operations have no signs, and the sums end there.
         for one, factor in zip(inputs, signs_of(context, node), strict=False):
             if (one, sign * factor) not in seen:
@@ -49,17 +49,12 @@ def linear_signs(context: RuleContext, starts: Iterable[int]) -> Mapping[int, in
     return found
 
 
-def inputs_of(context: RuleContext, node: int) -> list[int]:
-    """Return the nodes that an operation took; a factor that occurs twice does so here."""
-    return [ref.node for ref in context.successors.get(node, ())]
-
-
 def signs_of(context: RuleContext, index: int) -> tuple[int, ...]:
     """Return the signs of a linear operation's inputs; nothing for another operation.
 
     A factor without a gradient counts as constant if its elements have one sign.
     """
-    node, inputs = context.recording.nodes[index], inputs_of(context, index)
+    node, inputs = context.recording.nodes[index], context.inputs(index)
     if node.kind == "view" or node.operation in _SUMS:
         return (1,) * len(inputs)
     if len(inputs) == 1:
@@ -72,7 +67,7 @@ def stat_of(context: RuleContext, node: int) -> ForwardStat | None:
     """Return the values of a node's first output; of a view, those of the tensor it views."""
     stats = context.shared(forward_stats)
     while (found := stats.get(TensorRef(node=node, slot=0))) is None:
-        inputs = inputs_of(context, node)
+        inputs = context.inputs(node)
         if context.recording.nodes[node].kind != "view" or len(inputs) != 1:
             return None
         node = inputs[0]

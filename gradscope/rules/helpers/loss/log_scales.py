@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.linear_ways import inputs_of, linear_signs, signs_of, stat_of
+from gradscope.rules.helpers.loss.linear_ways import linear_signs, signs_of, stat_of
 from gradscope.rules.helpers.loss.signed_terms import ERRORS
 
 _BESIDE = ("Abs", "Add", "Clamp", "Clone", "Expand", "Select", "Slice", "Split", "ToCopy")
@@ -59,14 +59,14 @@ def log_scales(context: RuleContext, loss: Mapping[int, int]) -> Iterator[LogSca
         if node.operation == "ExpBackward0":
             yield from _exponential(context, loss, node.index)
         elif node.operation == "LogBackward0" and loss.get(node.index):
-            for given in inputs_of(context, node.index):
+            for given in context.inputs(node.index):
                 for scale in _back(context, given):
                     yield LogScale(scale, node.index, loss[node.index])
 
 
 def _exponential(context: RuleContext, loss: Mapping[int, int], node: int) -> Iterator[LogScale]:
     """Yield `exp(s)` if the loss has a term `s`: the one that is nearest to the exponential."""
-    exponent = linear_signs(context, inputs_of(context, node))
+    exponent = linear_signs(context, context.inputs(node))
     common = [one for one in exponent if one in loss and not _is_addend(context, exponent, one)]
     # An exponent that meets the loss with both signs has no direction.
     signs = {exponent[one] * loss[one] for one in common}
@@ -78,14 +78,14 @@ def _is_addend(context: RuleContext, exponent: Mapping[int, int], node: int) -> 
     """Return whether a node is an addend of the exponent, such as a bias, rather than all of it."""
     users = [one for one in context.users.get(node, ()) if one in exponent]
     is_leaf = context.recording.nodes[node].kind in ("leaf", "parameter")
-    return is_leaf and any(len(inputs_of(context, one)) > 1 for one in users)
+    return is_leaf and any(len(context.inputs(one)) > 1 for one in users)
 
 
 def _back(context: RuleContext, node: int) -> Iterator[int]:
     """Yield what a logarithm is taken of, and what that was made of by shifts and views."""
     while True:
         yield node
-        record, inputs = context.recording.nodes[node], inputs_of(context, node)
+        record, inputs = context.recording.nodes[node], context.inputs(node)
         if len(inputs) != 1 or not (record.kind == "view" or record.operation.startswith(_BESIDE)):
             return
         node = inputs[0]
@@ -118,7 +118,7 @@ def _products(context: RuleContext, scale: int) -> Iterator[tuple[NodeRecord, in
     while waiting:
         index, power = waiting.pop()
         for user in context.users.get(index, ()):
-            node, inputs = context.recording.nodes[user], inputs_of(context, user)
+            node, inputs = context.recording.nodes[user], context.inputs(user)
             if user in seen:
                 continue
             seen.add(user)
@@ -158,7 +158,7 @@ def _ends(context: RuleContext, loss: Mapping[int, int]) -> frozenset[int]:
     found = set()
     for index, sign in loss.items():
         node, stat = context.recording.nodes[index], stat_of(context, index)
-        inputs = inputs_of(context, index)
+        inputs = context.inputs(index)
         is_even = node.operation.startswith(("Abs", "Pow", "MseLoss", "L1Loss", "SmoothL1")) or (
             node.operation == "MulBackward0" and len(inputs) == 2 and len(set(inputs)) == 1
         )

@@ -105,10 +105,7 @@ def is_policy_loss(context: RuleContext) -> bool:
     if any(term.sign < 0 for term in policy_terms(context)):
         return True
     nodes = (n for n in context.recording.nodes if n.operation.startswith(("Maximum", "Minimum")))
-    return any(
-        is_surrogate(context, [ref.node for ref in context.successors.get(node.index, ())])
-        for node in nodes
-    )
+    return any(is_surrogate(context, context.inputs(node.index)) for node in nodes)
 
 
 def weighs_actions_both_ways(context: RuleContext) -> bool:

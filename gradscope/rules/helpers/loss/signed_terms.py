@@ -86,7 +86,7 @@ def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
     """Yield the terms of the loss, each with its sign."""
     for one, is_end in _way_to_terms(context):
         if is_end:
-            is_unknown = not _inputs(context, one.node.index) or (
+            is_unknown = not context.inputs(one.node.index) or (
                 one.is_weighed and one.kind in _LIKELIHOODS
             )
             sign = 0 if is_unknown else one.sign
@@ -96,7 +96,7 @@ def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:
 def signed_products(context: RuleContext) -> Iterator[tuple[NodeRecord, int]]:
     """Yield the products with data on the way to the terms, each with its sign in the loss."""
     for one, _ in _way_to_terms(context):
-        if one.node.operation == "MulBackward0" and len(_inputs(context, one.node.index)) == 1:
+        if one.node.operation == "MulBackward0" and len(context.inputs(one.node.index)) == 1:
             yield one.node, one.sign
 
 
@@ -113,7 +113,7 @@ def _way_to_terms(context: RuleContext) -> Iterator[tuple["_Reached", bool]]:
     while waiting:
         reached = waiting.pop()
         node = reached.node
-        inputs = _inputs(context, node.index)
+        inputs = context.inputs(node.index)
         error = errors.get(node.index)
         # With two inputs, two outputs of the model are compared, which may be meant to part.
         is_error = error is not None and len(inputs) == 1 and _lowest(stats, node.index) >= 0
@@ -154,7 +154,7 @@ def _is_normal(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: 
     operations = ["DivBackward0", "NegBackward0", "PowBackward0"]
     if context.recording.nodes[node].operation != "SubBackward0":
         return False
-    while inputs := _inputs(context, node):
+    while inputs := context.inputs(node):
         operation = context.recording.nodes[node].operation
         if operation == operations[0]:
             operations.pop(0)
@@ -183,7 +183,7 @@ def scale_of(context: RuleContext, product: NodeRecord) -> float | None:
 
     None if there are two such inputs, or if the range of the elements shows that factors differ.
     """
-    stats, inputs = context.shared(forward_stats), _inputs(context, product.index)
+    stats, inputs = context.shared(forward_stats), context.inputs(product.index)
     made = stats.get(TensorRef(node=product.index, slot=0))
     given = stats.get(TensorRef(node=inputs[0], slot=0)) if len(inputs) == 1 else None
     # The range of a single number fits any factor.
@@ -237,11 +237,11 @@ def _is_exponent_of_normal(
     nodes = context.recording.nodes
     square, scale = nodes[inputs[0]], nodes[inputs[-1]]
     if square.operation == "NegBackward0":
-        square = nodes[_inputs(context, square.index)[0]]
+        square = nodes[context.inputs(square.index)[0]]
     is_square = square.operation in ("AbsBackward0", "PowBackward0")
     is_positive = _sign(stats, scale.index) > 0
     while scale.kind == "view" or scale.operation in _SCALING:
-        behind = _inputs(context, scale.index)
+        behind = context.inputs(scale.index)
         if len(set(behind)) != 1:
             break
         scale = nodes[behind[0]]
@@ -249,7 +249,7 @@ def _is_exponent_of_normal(
 
 
 def _kind(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> TermKind:
-    inputs = _inputs(context, node.index)
+    inputs = context.inputs(node.index)
     if len(inputs) == 1 and node.operation in ("PowBackward0", "AbsBackward0"):
         return "distance" if _is_distance(context, stats, node.index, inputs[0]) else "other"
     if len(inputs) == 1 and node.operation in _PICKING:
@@ -276,10 +276,9 @@ def _kind_of_gain(context: RuleContext, node: NodeRecord) -> TermKind:
 
 def _is_mixture(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
     """Return whether a tensor is logarithms of normal densities plus those of their weights."""
-    while context.recording.nodes[node].kind == "view":
-        node = _inputs(context, node)[0]
-    parts = _inputs(context, node)
-    if context.recording.nodes[node].operation != "AddBackward0" or len(parts) != 2:
+    total = context.behind_views(node)
+    parts = context.inputs(total.index)
+    if total.operation != "AddBackward0" or len(parts) != 2:
         return False
     weights = [one for one in parts if is_log_softmax(context, stats, one)]
     densities = [one for one in parts if _is_normal(context, stats, _unsummed(context, one))]
@@ -288,22 +287,14 @@ def _is_mixture(context: RuleContext, stats: dict[TensorRef, ForwardStat], node:
 
 def _unsummed(context: RuleContext, node: int) -> int:
     """Return what a sum over the dimensions of a density is of."""
-    while context.recording.nodes[node].kind == "view" or context.recording.nodes[
-        node
-    ].operation.startswith("SumBackward"):
-        node = _inputs(context, node)[0]
-    return node
-
-
-def _inputs(context: RuleContext, node: int) -> list[int]:
-    return [ref.node for ref in context.successors.get(node, ())]
+    return context.behind_views(node, ("SumBackward",)).index
 
 
 def _is_distance(
     context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int, inner: int
 ) -> bool:
     """Return whether a node is an even function of a difference from data, without gradient."""
-    is_from_data = len(_inputs(context, inner)) == 1
+    is_from_data = len(context.inputs(inner)) == 1
     is_difference = context.recording.nodes[inner].operation == "SubBackward0"
     # The exponent is not recorded: a power of a negative number that is positive has an even one.
     is_even = _sign(stats, node) > 0 and _lowest(stats, inner) < 0
@@ -312,14 +303,13 @@ def _is_distance(
 
 def is_log_softmax(context: RuleContext, stats: dict[TensorRef, ForwardStat], node: int) -> bool:
     """Return whether a tensor is the logarithms of probabilities."""
-    while context.recording.nodes[node].kind == "view" and _inputs(context, node):
-        node = _inputs(context, node)[0]
-    operation, inputs = context.recording.nodes[node].operation, _inputs(context, node)
+    found = context.behind_views(node)
+    operation, inputs = found.operation, context.inputs(found.index)
     # `Categorical(logits=…)` subtracts the logsumexp itself.
     is_normalised = operation == "SubBackward0" and any(
         context.recording.nodes[one].operation == "LogsumexpBackward0" for one in inputs
     )
-    return (operation in _LOGARITHMS or is_normalised) and _highest(stats, node) <= 0
+    return (operation in _LOGARITHMS or is_normalised) and _highest(stats, found.index) <= 0
 
 
 def _is_picked(stats: dict[TensorRef, ForwardStat], product: int, factor: int) -> bool:
@@ -342,7 +332,7 @@ def is_surrogate(context: RuleContext, inputs: list[int]) -> bool:
     ratios = [one for one in factors if one is not None and one.operation == "ExpBackward0"]
     if len(clamped) != 1 or len(ratios) != 1:
         return False
-    return ratios[0].index in _inputs(context, clamped[0].index)
+    return ratios[0].index in context.inputs(clamped[0].index)
 
 
 def _factor(context: RuleContext, product: int) -> NodeRecord | None:

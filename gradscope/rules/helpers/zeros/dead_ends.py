@@ -32,7 +32,7 @@ types the smallest normal number. Weights below 1 and flat activations reduce a 
 """
 _FILLING = frozenset({"constant_", "zeros_"})
 """Functions of `torch.nn.init` that may leave only zeros."""
-_CASTS = frozenset({"ToCopyBackward0"})
+_CASTS = ("ToCopyBackward0",)
 _SOFTMAXES = frozenset({"LogSoftmax", "Softmax", "Softmin"})
 _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
 
@@ -339,13 +339,7 @@ class DeadEnds:
     def _operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
         """Yield the nodes of an operation's inputs, ignoring views and casts."""
         for ref in self.context.successors.get(node.index, ()):
-            operand = self.recording.nodes[ref.node]
-            while operand.kind == "view" or operand.operation in _CASTS:
-                following = self.context.successors.get(operand.index, ())
-                if not following:
-                    break
-                operand = self.recording.nodes[following[0].node]
-            yield operand
+            yield self.context.behind_views(ref.node, _CASTS)
 
     def _other_operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
         return (operand for operand in self._operands(node) if operand.parameter is None)

@@ -9,7 +9,7 @@ from gradscope.recording.evidence.forward import SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.contrasts import NORMS, OF_NORMS, behind_views
+from gradscope.rules.helpers.loss.contrasts import COPIES, NORMS, OF_NORMS
 from gradscope.rules.helpers.loss.flow import SAME_NUMBERS, is_likelihood
 from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, has_backward
@@ -133,7 +133,7 @@ class BoundedLogits(Rule):
 
 def _cosines(context: RuleContext, softmax: NodeRecord) -> _Cosines | None:
     """Return the cosines that are the input of a log-softmax of the loss; None for other input."""
-    given = context.successors.get(softmax.index)
+    given = context.successors.get(softmax.index, ())
     if softmax.operation != "LogSoftmaxBackward0" or not given:
         return None
     logits, scaled = given[0], None
@@ -172,14 +172,14 @@ def _ratio(context: RuleContext, before: TensorRef, behind: TensorRef) -> float 
 
 def _normalised(context: RuleContext, index: int) -> NodeRecord | None:
     """Return what is divided by the norms of its rows; None for anything else."""
-    quotient = behind_views(context, index)
+    quotient = context.behind_views(index, COPIES)
     inputs = context.successors.get(quotient.index, ())
     shape = quotient.dims() or ()
     if not quotient.operation.startswith("Div") or len(inputs) != 2 or len(shape) < 2:
         return None
-    norm = behind_views(context, inputs[1].node, OF_NORMS)
+    norm = context.behind_views(inputs[1].node, OF_NORMS)
     is_of_rows = norm.operation.startswith(NORMS) and norm.dims() in (
         (*shape[:-1], 1),
         shape[:-1],
     )
-    return behind_views(context, inputs[0].node, ()) if is_of_rows else None
+    return context.behind_views(inputs[0].node) if is_of_rows else None

@@ -126,6 +126,4 @@ def _is_square(context: RuleContext, power: NodeRecord) -> bool:
 
 
 def _is_difference(context: RuleContext, node: NodeRecord) -> bool:
-    while node.kind == "view" and context.successors.get(node.index):
-        node = context.recording.nodes[context.successors[node.index][0].node]
-    return node.operation == "SubBackward0"
+    return context.behind_views(node.index).operation == "SubBackward0"

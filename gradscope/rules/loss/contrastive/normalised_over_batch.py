@@ -9,7 +9,7 @@ from gradscope.frozen import dataclass
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss.contrasts import NORMS, OF_NORMS, behind_views, contrasts
+from gradscope.rules.helpers.loss.contrasts import COPIES, NORMS, OF_NORMS, contrasts
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Lasting, Rule
 
@@ -106,7 +106,7 @@ def _product_summed(context: RuleContext, total: NodeRecord) -> NodeRecord | Non
 
 
 def _factors(context: RuleContext, product: NodeRecord) -> list[NodeRecord]:
-    return [behind_views(context, ref.node) for ref in context.successors[product.index]]
+    return [context.behind_views(ref.node, COPIES) for ref in context.successors[product.index]]
 
 
 def _line(context: RuleContext, node: NodeRecord) -> int:
@@ -123,10 +123,10 @@ def _norm_over_batch(context: RuleContext, quotient: NodeRecord) -> NodeRecord |
     shape = _dims(quotient)
     if not quotient.operation.startswith("Div") or len(inputs) != 2 or len(shape) != 2:
         return None
-    divided = behind_views(context, inputs[0].node)
+    divided = context.behind_views(inputs[0].node, COPIES)
     if divided.kind == "parameter" or divided.operation.startswith("Sub"):
         return None
-    norm = behind_views(context, inputs[1].node, OF_NORMS)
+    norm = context.behind_views(inputs[1].node, OF_NORMS)
     own = _dims(norm)
     # In a square matrix, norms without a kept dimension may be those of the rows.
     is_of_columns = own == (1, shape[1]) or (own == shape[1:] and shape[1] != shape[0])
@@ -135,9 +135,9 @@ def _norm_over_batch(context: RuleContext, quotient: NodeRecord) -> NodeRecord |
 
 def _quotients(context: RuleContext, product: NodeRecord) -> Iterator[NodeRecord]:
     """Yield the factors of a matrix product that are quotients, times a temperature or not."""
-    waiting = [ref.node for ref in context.successors.get(product.index, ())]
+    waiting = context.inputs(product.index)
     while waiting:
-        factor = behind_views(context, waiting.pop(0))
+        factor = context.behind_views(waiting.pop(0), COPIES)
         inputs = context.successors.get(factor.index, ())
         if factor.operation.startswith("Div") and len(inputs) == 2:
             yield factor

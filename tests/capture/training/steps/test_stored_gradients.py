@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.measurements import GradientStorage
 
 EXACT = GradientStorage(mode="exact", every=3)
 

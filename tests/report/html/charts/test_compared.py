@@ -14,8 +14,8 @@ from gradscope.report.html.charts.comparison.marks import (
     pair_table,
     sides_table,
 )
-from gradscope.report.html.charts.comparison.norms import compared_norms, kind_of
 from gradscope.report.html.charts.comparison.ratios import compared_ratios, compared_spread
+from gradscope.report.html.charts.comparison.sides import compared_norms, kind_of
 from tests.comparison.sides import GivenGradient, compared, of_step
 from tests.report.html.figures import assert_valid, plain, shown
 

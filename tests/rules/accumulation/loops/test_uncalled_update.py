@@ -5,7 +5,7 @@ import linecache
 
 import pytest
 
-from gradscope.capture.source.uncalled_updates import uncalled_updates
+from gradscope.capture.source.target_updates import uncalled_updates
 from gradscope.probes import parameter_history
 from tests.nightly import some_on_push
 from tests.rules.watching import findings_of_script

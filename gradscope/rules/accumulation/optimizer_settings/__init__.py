@@ -1,1 +1,0 @@
-"""Rules about momentum and weight decay."""

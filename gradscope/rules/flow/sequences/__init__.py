@@ -1,1 +1,0 @@
-"""Rules about attention, positions and padding."""

@@ -1,1 +1,0 @@
-"""Facts on kinds of models: vector quantisation, adapters."""
