@@ -6,8 +6,10 @@ The rules are:
   accepts `**kwargs`. If it accepts none of them by name and has one positional parameter, that
   gets the whole mapping (or the only value that is not a target).
 - A tuple or list becomes positional arguments. If the loss needs a target, the last element is the
-  target. If it needs none and `forward` accepts one argument fewer, the last is dropped. The only
-  parameter of `forward(self, batch)` gets a batch of three or more as a whole.
+  target. If it needs none and `forward` accepts one argument fewer, the last is dropped. If the
+  loss takes the whole batch, `forward` gets as many of the first elements as it accepts. The only
+  parameter of `forward(self, batch)` gets a batch of three or more as a whole, and a pair if its
+  source takes it apart.
 - Anything else is the single argument. This includes special tuples: a `PackedSequence`, and a
   `NamedTuple` unless its fields are an input and a target, as `x` and `y`, or `forward` needs more
   than one argument.
@@ -19,6 +21,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeGuard
 
+import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -101,6 +104,13 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature:
         return _ANYTHING
 
 
+class ForwardSignature(inspect.Signature):
+    """The signature of a forward, and what its source does with its first argument."""
+
+    takes_apart: bool = False
+    """Whether it picks or unpacks elements of it, as of a batch."""
+
+
 def forward_signature(model: nn.Module) -> inspect.Signature:
     """Return the signature of the user's `forward` without self, behind known wrappers."""
     while True:
@@ -109,8 +119,18 @@ def forward_signature(model: nn.Module) -> inspect.Signature:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             inner = model.module
         if inner is model:
-            return signature_of(model.forward)
+            return _with_source(model.forward)
         model = inner
+
+
+def _with_source(forward: Callable[..., object]) -> inspect.Signature:
+    plain_signature = signature_of(forward)
+    names = positional_names(plain_signature)
+    if not names or names[0] not in BATCH_NAMES - _INPUT_NAMES:
+        return plain_signature
+    signature = ForwardSignature(list(plain_signature.parameters.values()))
+    signature.takes_apart = _takes_apart(forward, names[0])
+    return signature
 
 
 def positional_names(signature: inspect.Signature) -> list[str]:
@@ -178,10 +198,14 @@ def divide_batch(batch: object, forward: inspect.Signature, second: SecondArgume
 
 
 def _wants_whole(batch: tuple[object, ...] | list[object], forward: inspect.Signature) -> bool:
-    """Return whether `forward` takes a batch of three or more elements as its only argument."""
+    """Return whether `forward` takes the batch as its only argument."""
     names, count = positional_names(forward), len(batch)
-    fits = can_take(forward, count) or can_take(forward, count - 1)
-    return not fits and can_take(forward, 1) and names[0] in BATCH_NAMES - _INPUT_NAMES
+    if not can_take(forward, 1) or not {*names[:1]} & (BATCH_NAMES - _INPUT_NAMES):
+        return False
+    if count == 2 and isinstance(forward, ForwardSignature) and not can_take(forward, 2):
+        # Elements of a tensor are rows, which no model picks by number.
+        return forward.takes_apart and isinstance(batch[0], torch.Tensor)
+    return not (can_take(forward, count) or can_take(forward, count - 1))
 
 
 def _is_plain_sequence(value: object) -> TypeGuard[tuple[object, ...] | list[object]]:
@@ -275,6 +299,10 @@ def _divide_sequence(
 ) -> Call:
     last_is_target = len(items) > 1 and _leaves_last(items, forward, second)
     inputs = items[:-1] if last_is_target else items
+    if second.wanted == "batch" and not can_take(forward, len(inputs)):
+        # The loss picks the rest.
+        fitting = [n for n in range(1, len(inputs)) if can_take(forward, n)]
+        inputs = items[: max(fitting, default=len(inputs))]
     args, kwargs = _arguments_of_items(inputs, forward, is_alone=last_is_target)
     takes_target = second.wanted == "target" and (last_is_target or second.name in TARGET_NAMES)
     given: object = None

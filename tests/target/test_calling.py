@@ -137,6 +137,46 @@ def test_a_forward_of_the_batch_gets_the_input_of_a_pair():
     assert divide(of_batch, (X, Z), loss).args == (X,)
 
 
+class Picking(nn.Module):
+    def forward(self, batch):
+        return batch[0] + 1
+
+
+class Unpacking(nn.Module):
+    def forward(self, batch):
+        points, _ = batch
+        return points
+
+
+class Slicing(nn.Module):
+    def forward(self, batch):
+        return batch[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "is_whole"),
+    [
+        (Picking(), (X, Y), True),
+        (Unpacking(), (X, Y), True),
+        (Unpacking(), [X, Y], True),
+        (Slicing(), (X, Y), False),
+        (Unpacking(), ((X, Y), Z), False),
+        (Picking(), ({"a": X}, Z), False),
+    ],
+)
+def test_a_forward_that_takes_the_batch_apart_gets_pairs_whole(model, batch, is_whole):
+    for function in (loss, loss_of_batch):
+        call = divide_batch(batch, forward_signature(model), second_argument(function))
+        assert (call.args[0] is batch) == is_whole
+
+
+def test_a_loss_of_the_batch_leaves_the_model_what_its_forward_takes():
+    assert divide(one, (X, Y, Z), loss_of_batch).args == (X,)
+    assert divide(both, (X, Y, Z), loss_of_batch).args == (X, Y)
+    assert divide(both, (X, Y, Z, X), loss_of_batch).args == (X, Y)
+    assert divide(one, (X, Y, Z), loss).args == (X, Y, Z)
+
+
 def test_pair_of_mapping_and_target():
     call = divide(named, ({"input_ids": X, "mask": Y}, Z), loss)
     assert call.kwargs == {"input_ids": X, "mask": Y}

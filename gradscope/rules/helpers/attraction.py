@@ -1,12 +1,14 @@
 """Losses that do nothing but draw two outputs of one network together, or push them apart."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from gradscope.frozen import dataclass
 from gradscope.recording.evidence.forward import ComparisonRecord, PathCutRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import reached_beside
+from gradscope.rules.helpers.loss.linear_ways import signs_of
 
 _DISTANCES = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
 _SIMILARITIES = frozenset({"cosine_similarity"})
@@ -49,6 +51,16 @@ _LEAST_SHARED = 0.5
 """Minimum share of a side's parameters in common with the other side for both to be one network."""
 
 
+class _Term(NamedTuple):
+    """A term of the loss."""
+
+    record: ComparisonRecord | None
+    """None for anything but a known comparison."""
+    sign: int
+    is_sure: bool
+    """Whether the signs of all factors on the way are known; others are taken as positive."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attraction:
     """A term of a loss that pulls two outputs of one network together."""
@@ -61,7 +73,7 @@ class Attraction:
 def attractions(context: RuleContext) -> tuple[Attraction, ...]:
     """Return such terms of a loss without any other terms; none of any other loss."""
     found = []
-    for record, sign in _terms(context):
+    for record, sign, _ in _terms(context):
         is_drawn = record is not None and sign == (1 if record.operation in _DISTANCES else -1)
         one = _attraction(context, record) if record is not None and is_drawn else None
         if one is None:
@@ -76,8 +88,9 @@ def repulsions(context: RuleContext) -> tuple[ComparisonRecord, ...]:
     None of a loss that has any other term.
     """
     found = []
-    for record, sign in _terms(context):
-        is_pushed = record is not None and record.operation in _SIMILARITIES and sign > 0
+    for record, sign, is_sure in _terms(context):
+        is_similarity = record is not None and record.operation in _SIMILARITIES
+        is_pushed = is_similarity and is_sure and sign > 0
         if record is None or not is_pushed or not _is_of_own_constant(context, record):
             return ()
         found.append(record)
@@ -106,7 +119,7 @@ def collapsing(context: RuleContext) -> tuple[Attraction, ...]:
     As of a perceptual loss whose features are trained, too.
     """
     found = list[Attraction]()
-    for record, sign in _terms(context):
+    for record, sign, _ in _terms(context):
         if record is not None and sign == (1 if record.operation in _DISTANCES else -1):
             one = _attraction(context, record)
             found += [] if one is None else [one]
@@ -115,31 +128,35 @@ def collapsing(context: RuleContext) -> tuple[Attraction, ...]:
     return tuple(one for one in found if one.shared.isdisjoint(others))
 
 
-def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:
-    """Yield the terms of the loss with their signs; None for anything but a known comparison."""
+def _terms(context: RuleContext) -> Iterator[_Term]:
+    """Yield the terms of the loss with their signs."""
     records = {
         record.result.node: record
         for record in context.recording.evidence_of(ComparisonRecord)
         if record.operation in _DISTANCES | _SIMILARITIES
     }
-    waiting = [(node.index, 1) for node in context.first.nodes if node.depth == 0]
+    waiting = [(node.index, 1, True) for node in context.first.nodes if node.depth == 0]
     seen = set[int]()
     while waiting:
-        index, sign = waiting.pop()
+        index, sign, is_sure = waiting.pop()
         if index in seen:
             continue
         seen.add(index)
         node = context.recording.nodes[index]
         inputs = context.successors.get(index, ())
         own = 1 if node.kind == "view" else _SIGNS.get(node.operation, 0)
+        is_product = node.operation in _PRODUCTS
         if index in records:
-            yield records[index], sign
+            yield _Term(records[index], sign, is_sure)
         elif node.operation == "SubBackward0" and len(inputs) == 2:
-            waiting += [(inputs[0].node, sign), (inputs[1].node, -sign)]
-        elif not own or not inputs or (node.operation in _PRODUCTS and len(inputs) > 1):
-            yield None, sign
+            waiting += [(inputs[0].node, sign, is_sure), (inputs[1].node, -sign, is_sure)]
+        elif not own or not inputs or (is_product and len(inputs) > 1):
+            yield _Term(None, sign, is_sure)
         else:
-            waiting += [(ref.node, own * sign) for ref in inputs]
+            # The graph does not hold a constant factor, but the values on both sides of it.
+            known = signs_of(context, index) if is_product else (own,)
+            way = sign * (known[0] if known else own)
+            waiting += [(ref.node, way, is_sure and bool(known)) for ref in inputs]
 
 
 def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | None:

@@ -288,18 +288,40 @@ class LeftOut:
         """
         nodes = self.context.parameter_nodes
         held = {nodes[index] for index in self.optimizers.held if index in nodes}
-        own = {nodes[index] for index in part.parameters if index in nodes}
-        waiting = list(own)
+        own = {nodes[index] for index in self._with_others_of_layer(part) if index in nodes}
+        beside = self._beside(part) & self.optimizers.held
+        waiting, computed = list(own), set[int]()
         while waiting:
-            for user in self.context.users.get(waiting.pop(), ()):
+            one = waiting.pop()
+            for user in self.context.users.get(one, ()):
                 others = {ref.node for ref in self.context.successors[user]} - own
+                # What a layer computed of it meets a weight of the same layer.
+                if one in computed and self.context.parameters_behind(others) & beside:
+                    return True
                 if not others and user not in own:
                     own.add(user)
                     waiting.append(user)
+                    if one in computed or self.context.recording.nodes[user].kind != "view":
+                        computed.add(user)
                 results = [one for one in others if not self._reach.is_parameter(one)]
                 if self._depends_on(results, held):
                     return True
         return False
+
+    def _with_others_of_layer(self, part: Part) -> frozenset[int]:
+        """Return a part's parameters, and what else is left out of a layer that is held in part.
+
+        So are the steps and the poles of a state space, whose weights are held.
+        """
+        alone = (one for one in self.parts if one.module is None)
+        left_out = frozenset(index for one in alone for index in one.parameters)
+        return part.parameters | (self._beside(part) & left_out)
+
+    def _beside(self, part: Part) -> frozenset[int]:
+        """Return the parameters of the modules that own single parameters; none for a module."""
+        records = self.context.recording.parameters
+        owners = {records[index].module for index in part.parameters if part.module is None}
+        return frozenset(one.index for one in records if one.module in owners)
 
     def _depends_on(self, starts: list[int], wanted: set[int]) -> bool:
         waiting, seen = list(starts), set(starts)

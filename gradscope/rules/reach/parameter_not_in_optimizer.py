@@ -41,7 +41,8 @@ class ParameterNotInOptimizer(Rule):
         than `most_share` of all tensors, or less than `most_elements` of all elements: that looks
         like a choice, unless it holds the weights of layers without their biases. In a training
         run, all optimizers that ever step count, parameters that move count as trained, and first
-        layers are mostly notes.
+        layers are mostly notes. A layer that combines a weight that is held with what it computed
+        of a parameter that is left out is no first layer: it is held in part.
 
         A separate network in a training run is either a decoder that was forgotten, or a judge that
         should stay fixed. It is a note if there is evidence for a judge: loaded weights, eval mode,

@@ -96,10 +96,11 @@ class TargetDifferentiated(Rule):
 
         A loss draws two outputs together if all of its terms are distances with a plus or cosine
         similarities with a minus, of two runs of one network that share no operation but half of
-        their parameters at least. Beside other terms it is a warning if these do not depend on the
-        shared parameters, as of a perceptual loss whose features are trained. The rule skips
-        outputs that are whitened or end in batch norm, sides to which data are added last, and runs
-        with several backward passes per step.
+        their parameters at least. The values before and after a constant factor tell its sign.
+        Beside other terms it is a warning if these do not depend on the shared parameters, as of a
+        perceptual loss whose features are trained. The rule skips outputs that are whitened or end
+        in batch norm, sides to which data are added last, and runs with several backward passes per
+        step.
 
         A teacher is what the target of `kl_div`, or probabilities as targets of `cross_entropy` and
         `binary_cross_entropy`, were computed from: weights that the optimizer holds, that share

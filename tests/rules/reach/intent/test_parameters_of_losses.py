@@ -219,3 +219,62 @@ def test_a_layer_between_trained_layers_is_an_error_where_nothing_clears_its_gra
     (finding,) = found(loop, tmp_path)
     assert finding.severity == "error"
     assert "neck'] (2 parameters)" in finding.message
+
+
+class Kernel(nn.Module):
+    """A state space: poles and steps make powers, which weights combine."""
+
+    def __init__(self):
+        super().__init__()
+        self.log_step = nn.Parameter(torch.linspace(-3, -1, 8).unsqueeze(1))
+        self.pole = nn.Parameter(0.5 + torch.rand(8, 4))
+        self.weight = nn.Parameter(torch.randn(8, 4))
+
+    def forward(self, length):
+        rate = -self.pole * self.log_step.exp()
+        powers = torch.exp(rate.unsqueeze(-1) * torch.arange(length))
+        return torch.einsum("hn,hnl->hl", self.weight, powers)
+
+
+class StateSpace(nn.Module):
+    """A kernel that is convolved with its input, and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = Kernel()
+        self.head = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3))
+
+    def forward(self, x):
+        length = x.size(-1)
+        kernel = torch.fft.rfft(self.kernel(length), n=2 * length)
+        y = torch.fft.irfft(torch.fft.rfft(x, n=2 * length) * kernel, n=2 * length)
+        return self.head(y[..., :length].mean(-1))
+
+
+@pytest.mark.parametrize(
+    ("left_out", "severities"),
+    [
+        ((), []),
+        (("log_step",), ["error"]),
+        (("log_step", "pole"), ["error"]),
+        # A whole encoder may be meant to stay as it is.
+        (("log_step", "pole", "weight"), ["warning"]),
+    ],
+)
+def test_what_a_layer_combines_with_its_own_weights_is_no_first_layer(
+    left_out, severities, tmp_path
+):
+    def loop():
+        torch.manual_seed(0)
+        model = StateSpace()
+        named = model.named_parameters()
+        held = [p for name, p in named if name.rpartition(".")[2] not in left_out or "head" in name]
+        optimizer = torch.optim.Adam(held, lr=1e-2)
+        for _ in range(12):
+            x = torch.randn(16, 8, 20)
+            loss = functional.cross_entropy(model(x), x.mean(-1).argmax(1) % 3)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    assert [one.severity for one in found(loop, tmp_path)] == severities
