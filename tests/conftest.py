@@ -17,6 +17,7 @@ from hypothesis import settings
 from gradscope.cli import main
 from tests.forked import ForkedCommands
 from tests.jobs import Jobs
+from tests.nightly import leave_to_the_night
 
 # How long an example takes says more about the machine than about the code under test.
 settings.register_profile("ci", deadline=None, max_examples=12)
@@ -129,6 +130,12 @@ def pytest_collection():
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items):
+    """Leave cases out of a push whose branches others take."""
+    leave_to_the_night(items)
 
 
 def pytest_collection_finish(session):

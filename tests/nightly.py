@@ -1,6 +1,8 @@
 """Chooses the cases that each push tests; the others are tested nightly."""
 
+import json
 from collections.abc import Container, Iterable
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +28,19 @@ def _nightly(value: object) -> object:
     return pytest.param(
         *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.nightly
     )
+
+
+CASES_FILE = Path(__file__).parent / "data" / "nightly_cases.json"
+
+
+def cases_of_the_night() -> dict[str, list[str]]:
+    """Return by test the cases that `tests/push_selection.py` has left out of a push."""
+    return json.loads(CASES_FILE.read_text(encoding="utf-8"))
+
+
+def leave_to_the_night(items: Iterable[pytest.Item]) -> None:
+    """Mark these cases."""
+    cases = {f"{test}[{case}]" for test, some in cases_of_the_night().items() for case in some}
+    for item in items:
+        if item.nodeid in cases:
+            item.add_marker(pytest.mark.nightly)

@@ -33,6 +33,7 @@ from gradscope.recording.tables import (
     evidence_tables,
     read_parameter_stats,
     recording_of,
+    records_in,
 )
 from gradscope.recording.writer import RecordingWriter
 
@@ -121,7 +122,7 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
     recording = recording_of(
         header,
-        lambda table: table.records(base),
+        records_in(base),
         stats=read_parameter_stats(base),
         captured_steps=tuple(captured_steps(base)),
     )
@@ -135,5 +136,5 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
 
 def _outline(base: sqlite3.Connection) -> Recording:
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-    recording = recording_of(header, lambda table: table.records(base), stats=())
+    recording = recording_of(header, records_in(base), stats=())
     return replace(recording, is_outline=True)

@@ -24,6 +24,7 @@ from gradscope.recording.tables import (
     captured_steps,
     evidence_tables,
     recording_of,
+    records_in,
 )
 
 _StepEvents = tuple[StepRecord | None, list[EventRecord]]
@@ -176,7 +177,8 @@ class RunInFile:
 def _part(base: sqlite3.Connection, without: Collection[Table[Any]]) -> Recording:
     """Return a recording without the records of some tables, norms and captured steps."""
     header = read_header(dict(base.execute("SELECT name, value FROM meta")))
-    return recording_of(header, lambda one: () if one in without else one.records(base), stats=())
+    records = records_in(base)
+    return recording_of(header, lambda one: () if one in without else records(one), stats=())
 
 
 def _is_run(base: sqlite3.Connection) -> bool:

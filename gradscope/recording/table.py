@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sqlite3
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
@@ -49,7 +49,9 @@ class Table(Generic[Record]):
     """Names of columns that files of earlier versions may lack, as those of fields with a default.
     NULL stands for it."""
     is_late: bool = False
-    """Whether files of earlier versions lack the whole table; it is read as empty."""
+    """Whether a file may lack the whole table, as those of earlier versions do, and those without
+    such records; it is read as empty.
+    """
     owner: str | None = None
     """Name of a first column that says to what a row belongs; indices are counted per owner."""
 
@@ -79,6 +81,10 @@ class Table(Generic[Record]):
     def replacement(self) -> str:
         """Statement that rewrites a row."""
         return self.insertion.replace("INSERT", "REPLACE", 1)
+
+    def is_read(self, present: Container[str]) -> bool:
+        """Return whether to read it from a file with these tables: one that must exist is read."""
+        return not self.is_late or self.name in present
 
     def rows(self, base: sqlite3.Connection) -> Iterator[Row]:
         """Return the rows in a file, in order; the owner, if there is one, comes first."""
@@ -137,6 +143,11 @@ class Codec:
 
 PLAIN = Codec()
 """Codec of a value that is a cell."""
+
+
+def tables_in(base: sqlite3.Connection) -> set[str]:
+    """Return the names of a file's tables and views."""
+    return {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
 
 
 def table_of(

@@ -26,7 +26,8 @@ from gradscope.recording.encoding import (
     write_shapes,
 )
 from gradscope.recording.evidence import EVIDENCE
-from gradscope.recording.evidence.summaries import StepSummary
+from gradscope.recording.evidence.batches import BatchIdentity
+from gradscope.recording.evidence.summaries import CosineSummary, SeriesSummary, StepSummary
 from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
 from gradscope.recording.records import (
@@ -47,7 +48,7 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.repetitions import RepeatedSteps, repeated, with_repeated
 from gradscope.recording.step_norms import NORMS, has_norms, number_in_sql, read_step_norms
-from gradscope.recording.table import BATCH, PLAIN, Codec, Record, Row, Table, table_of
+from gradscope.recording.table import BATCH, PLAIN, Codec, Record, Row, Table, table_of, tables_in
 
 _NAMES = Codec(write=write_names, read=read_names)
 _INDICES = Codec(write=write_indices, read=read_indices)
@@ -143,6 +144,15 @@ def all_tables() -> tuple[Table[Any], ...]:
     return (*PARTS.values(), REPEATED_STEPS, *evidence_tables().values())
 
 
+_QUERIED = (BatchIdentity, StepSummary, SeriesSummary, CosineSummary)
+"""Evidence that people query in the sqlite3 shell, whether or not there is any."""
+
+
+def first_tables() -> tuple[Table[Any], ...]:
+    """Return the tables that every file has; others are created with their first record."""
+    return (*PARTS.values(), REPEATED_STEPS, *map(evidence_tables().__getitem__, _QUERIED))
+
+
 def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object]]]:
     """Yield the rows of a recording by table, except captured steps and the norms of a run."""
     is_run = any(step.kind == "run" for step in recording.steps)
@@ -161,6 +171,12 @@ class Records(Protocol):
 
     def __call__(self, table: Table[Record], /) -> tuple[Record, ...]:
         """Return the records in order."""
+
+
+def records_in(base: sqlite3.Connection) -> Records:
+    """Return a function that returns the records of a table in a file."""
+    present = tables_in(base)
+    return lambda table: table.records(base) if table.is_read(present) else ()
 
 
 def recording_of(
@@ -250,7 +266,7 @@ def captured_step_definitions() -> tuple[str, ...]:
     """Return the statements that create the tables of captured steps."""
     return (
         CAPTURED_STEPS.definition,
-        *(table.definition for table in captured_step_tables_by_name().values()),
+        *(one.definition for one in captured_step_tables_by_name().values() if not one.is_late),
         # For people in the sqlite3 shell; gradscope itself reads the tables.
         """CREATE VIEW look_parameter_gradient AS
            SELECT stat.look, look.step, parameter.name, reach, norm, absolute_maximum, weight_norm,
@@ -277,14 +293,14 @@ def captured_steps(base: sqlite3.Connection) -> Iterator[CapturedStep]:
     rows = CAPTURED_STEPS.records(base)
     if not rows:
         return
+    present = tables_in(base)
     parts = {
         name: _OfCapturedSteps(table, base)
         for name, table in captured_step_tables_by_name().items()
+        if table.is_read(present)
     }
     # Those of a long run are not all kept: their indices have gaps.
-    indices = [
-        index for (index,) in base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")
-    ]
+    indices = [row[0] for row in base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")]
     positions = {index: position for position, index in enumerate(indices)}
     repeated_ones = {row.same_as for row in rows}
     before: dict[int, CapturedStep] = {}
@@ -301,7 +317,7 @@ def _captured_step(
     """Return a captured step; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
-        return parts[table.name].of(index)
+        return parts[table.name].of(index) if table.name in parts else ()
 
     own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
     if row.same_as is None:

@@ -46,15 +46,15 @@ from gradscope.recording.tables import (
     CAPTURED_STEPS,
     VIEWS,
     CapturedStepRow,
-    all_tables,
     captured_step_definitions,
     captured_step_tables_by_name,
     contents,
+    first_tables,
 )
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
-    *(table.definition for table in all_tables()),
+    *(table.definition for table in first_tables()),
     *step_norms.DEFINITIONS,
     *VIEWS,
 )
@@ -148,10 +148,18 @@ class RecordingWriter:
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
+        self._make(table)
         start = self._next_indices.get(table.name, 0)
         rows = ((location, *table.write(record)) for location, record in enumerate(records, start))
         cursor = self._connection.executemany(table.insertion, rows)
         self._next_indices[table.name] = start + max(cursor.rowcount, 0)
+
+    def _make(self, table: Table[Any]) -> None:
+        """Make sure that a table exists: most kinds of evidence are in few recordings."""
+        if table.is_late and table.name not in self._next_indices:
+            definition = table.definition.replace("TABLE", "TABLE IF NOT EXISTS", 1)
+            self._connection.execute(definition)
+            self._next_indices[table.name] = 0
 
     def add_norms(self, step: int, rows: Sequence[NormRow]) -> None:
         """Add what a step of a run has measured of its parameters; inside a transaction."""
@@ -162,6 +170,7 @@ class RecordingWriter:
 
     def put(self, table: Table[Record], index: int, record: Record) -> None:
         """Write the record at an index, new or changed; inside a transaction."""
+        self._make(table)
         self._connection.execute(table.replacement, (index, *table.write(record)))
         self._next_indices[table.name] = max(index + 1, self._next_indices.get(table.name, 0))
 
@@ -178,6 +187,7 @@ class RecordingWriter:
             if not records:
                 continue
             twin = tables[table.name]
+            self._make(twin)
             rows = ((location, index, *twin.write(one)) for index, one in enumerate(records))
             self._connection.executemany(twin.insertion, rows)
 
@@ -187,7 +197,7 @@ class RecordingWriter:
 
     def _next_captured_step(self) -> int:
         if CAPTURED_STEPS.name not in self._next_indices:
-            # Only with the first one: they are as many as all other tables, and each takes a page.
+            # Only with the first one: each takes a page.
             for definition in captured_step_definitions():
                 self._connection.execute(definition)
         return self._next_indices.get(CAPTURED_STEPS.name, 0)
@@ -233,9 +243,10 @@ class RecordingWriter:
         """Delete a captured step that no other repeats; inside a transaction."""
         self._connection.execute(f"DELETE FROM {CAPTURED_STEPS.name} WHERE id = ?", (index,))
         for table in captured_step_tables_by_name().values():
-            self._connection.execute(
-                f"DELETE FROM {table.name} WHERE {CAPTURED_STEPS.name} = ?", (index,)
-            )
+            if not table.is_late or table.name in self._next_indices:
+                self._connection.execute(
+                    f"DELETE FROM {table.name} WHERE {CAPTURED_STEPS.name} = ?", (index,)
+                )
 
     def cells(self, table: str, columns: Sequence[str], rows: range) -> list[Row]:
         """Return some columns of rows, in order."""

@@ -189,13 +189,14 @@ class LossFunction:
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
         """Run the model and call the function on its output."""
-        call = divide_batch(batch, forward_signature(model), self.second)
+        second = self.second  # reads the function's source
+        call = divide_batch(batch, forward_signature(model), second)
         output = run_model(model, call)
-        if call.second_name == "batch" and self.second.name in TARGET_NAMES:
+        if call.second_name == "batch" and second.name in TARGET_NAMES:
             _check_reconstruction(self.name, output, call.second)
         named = [("output", output)]
         if call.second_name is not None:
-            named.insert(0 if self.second.is_before_output else 1, (call.second_name, call.second))
+            named.insert(0 if second.is_before_output else 1, (call.second_name, call.second))
         arguments = tuple(value for _, value in named)
         text = f"{self.name}({', '.join(name for name, _ in named)})"
         given = ", ".join(describe(argument) for argument in arguments)

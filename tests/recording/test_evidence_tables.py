@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from gradscope.recording.evidence import EVIDENCE
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.training import SourceRecord, TrainedOptimizer
+from gradscope.recording.meta import header_of
+from gradscope.recording.records import CapturedStep
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.table import tables_in
 from gradscope.recording.tables import evidence_tables
+from gradscope.recording.writer import RecordingWriter
 from tests.recording.recordings import same, small
 from tests.recording.strategies import least, values
 
@@ -87,7 +91,7 @@ def test_a_file_from_before_a_kind_of_evidence_still_loads(tmp_path):
     with closing(sqlite3.connect(path)) as base:
         for kind in EVIDENCE:
             if kind is not ProbeRecord:
-                base.execute(f"DROP TABLE {kind.table}")
+                base.execute(f"DROP TABLE IF EXISTS {kind.table}")
         base.commit()
     assert load_recording(path).evidence == (kept,)
 
@@ -112,3 +116,30 @@ def test_a_column_that_an_earlier_file_lacks_is_read_as_the_default(tmp_path):
     earlier = load_recording(path)
     assert earlier.evidence == (dataclasses.replace(optimizer, joined=None),)
     assert [one.is_shard for one in earlier.parameters] == [False] * len(whole.parameters)
+
+
+def test_a_kind_of_evidence_takes_a_table_once_there_is_some(tmp_path):
+    path = tmp_path / "a.gradscope"
+    probe = ProbeRecord(name="forward", skip_reason=None)
+    step = CapturedStep(step=0, order=0, recording=dataclasses.replace(small(), evidence=(probe,)))
+    save_recording(dataclasses.replace(small(), captured_steps=(step,)), path)
+    with closing(sqlite3.connect(path)) as base:
+        present = tables_in(base)
+    assert f"look_{ProbeRecord.table}" in present
+    assert not {ProbeRecord.table, SourceRecord.table, f"look_{SourceRecord.table}"} & present
+    loaded = load_recording(path)
+    assert loaded.evidence == ()
+    assert loaded.captured_steps[0].recording.evidence == (probe,)
+
+
+def test_evidence_is_written_after_a_transaction_that_failed_with_its_first(tmp_path):
+    path = tmp_path / "a.gradscope"
+    source = SourceRecord(file="/a.py", first=1, lines=("x",))
+    table = evidence_tables()[SourceRecord]
+    with RecordingWriter(path, header_of(small())) as writer:
+        with pytest.raises(ZeroDivisionError), writer.transaction():
+            writer.add(table, [source])
+            raise ZeroDivisionError
+        with writer.transaction():
+            writer.add(table, [source])
+    assert load_recording(path).evidence == (source,)
