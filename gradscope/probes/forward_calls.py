@@ -19,6 +19,7 @@ from gradscope.recording.evidence.forward import (
     FreshTargetRecord,
     LoneNormalisationRecord,
     OwnSimilarityRecord,
+    OwnAnchorRecord,
     PaddedMeanRecord,
     PartialNormRecord,
     ProbabilityTargetRecord,
@@ -193,6 +194,11 @@ def _note_by_hand(context: ProbeContext) -> None:
             site_of = context.assembler.site_of
             record = FreshTargetRecord(site=site_of(fresh.line), noise=site_of(fresh.noise))
             context.assembler.note(record)
+    for anchor in context.capture.own_anchors.found:
+        made = _reference(context, anchor.result)
+        if made is not None:
+            site = context.assembler.site_of(anchor.line)
+            context.assembler.note(OwnAnchorRecord(node=made.node, site=site))
 
 
 def _note_answers(context: ProbeContext) -> None:

@@ -155,6 +155,15 @@ class FreshTargetRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAnchorRecord:
+    """A comparison of a parameter with a constant that shares its memory, as `p - p.data`."""
+
+    table: ClassVar[str] = "own_anchor"
+    node: int
+    site: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedMeanRecord:
     """A sum or mean by hand over the positions of sequences, which leads to the loss."""
 
