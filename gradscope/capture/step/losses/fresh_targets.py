@@ -114,24 +114,36 @@ class FreshTargetObserver(Observer):
         if not isinstance(result, Tensor) or line is None:
             return
         if name in _DRAWS:
-            # Numbers that stand in for data have a shape that is written out.
-            given = (*args, *(kwargs or {}).values())
-            is_like = name == "randn_like" or any(isinstance(one, torch.Size) for one in given)
-            if is_like and not result.requires_grad and result.ndim > 1:
-                self._draws.keep(result, _Draw(id(result), line))
+            self._note_draw(name, (*args, *(kwargs or {}).values()), result, line)
             return
         operands = list(tensors((*args, *(kwargs or {}).values())))
         known = [(one, draw) for one in operands if (draw := self._draws.of(one)) is not None]
         if result.requires_grad and name in REGRESSIONS | _DIFFERENCES and len(operands) == 2:
             self._compare(known, result, line)
-            return
-        if name in _DIFFERENCES and len(operands) == 2 and len(known) == 1:
-            # The target of a flow leads from the noise to the data.
-            ((one, draw),) = known
-            are_alike = operands[0].shape == operands[1].shape
-            if id(one) == draw.origin and are_alike and not result.requires_grad:
-                self._draws.keep(result, draw)
-                return
+        elif not (name in _DIFFERENCES and self._is_target_of_flow(operands, known, result)):
+            self._note_use(name, known, result, line)
+
+    def _note_draw(self, name: str, given: Args, result: Tensor, line: Line) -> None:
+        # Numbers that stand in for data have a shape that is written out.
+        is_like = name == "randn_like" or any(isinstance(one, torch.Size) for one in given)
+        if is_like and not result.requires_grad and result.ndim > 1:
+            self._draws.keep(result, _Draw(id(result), line))
+
+    def _is_target_of_flow(
+        self, operands: list[Tensor], known: list[tuple[Tensor, _Draw]], result: Tensor
+    ) -> bool:
+        """Return whether a difference leads from a draw to data, and keep it."""
+        if len(operands) != 2 or len(known) != 1 or result.requires_grad:
+            return False
+        ((one, draw),) = known
+        if id(one) != draw.origin or operands[0].shape != operands[1].shape:
+            return False
+        self._draws.keep(result, draw)
+        return True
+
+    def _note_use(
+        self, name: str, known: list[tuple[Tensor, _Draw]], result: Tensor, line: Line
+    ) -> None:
         for one, draw in known:
             self._used.add(draw.origin)
             if name in _SUMS and not result.requires_grad and result.shape == one.shape:
