@@ -59,6 +59,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     at_padding=None if one.padded is None else one.padded.at_padding,
                     padding_class=None if one.padded is None else one.padded.label,
                     grown=None if one.grown is None else context.assembler.site_of(one.grown),
+                    label=one.label,
                 )
             )
     _note_labels(context)

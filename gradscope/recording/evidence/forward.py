@@ -102,6 +102,7 @@ class ComparisonRecord:
             "at_padding",
             "padding_class",
             "grown",
+            "label",
         }
     )
     operation: str
@@ -130,6 +131,8 @@ class ComparisonRecord:
     """The class."""
     grown: int | None = None
     """Line whose operands broadcast each other, and made an operand of this call of them."""
+    label: float | None = None
+    """Number that all targets are, of a loss that may tell two classes apart; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from gradscope.rules.captured_steps.turns import line_of_loss
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.attraction import repulsions
 from gradscope.rules.helpers.loss.allied_players import allied_players
+from gradscope.rules.helpers.loss.flow import is_custom
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
     is_policy_loss,
@@ -52,7 +53,8 @@ class LossMaximised(Rule):
         does nothing but reduce the cosine similarity of a network's outputs to its own detached
         outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
         such as a domain classifier's error behind a layer that reverses its gradient already. Also
-        a generator of a Wasserstein GAN that lowers the score of its outputs, as its critic does.
+        a generator that lowers the score of its outputs, as its critic does: of a Wasserstein GAN,
+        or by the label of generated data.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -84,8 +86,10 @@ class LossMaximised(Rule):
         In a run with several optimizers: one loss has two means of scores with opposite signs, one
         of data and one of what another optimizer's network has generated. The loss of that
         optimizer has such a mean as well, of the same network and with the sign that it has in the
-        first loss, in all captured steps of both, two at least. The finding is at the critic if it
-        lowers the scores of the data, otherwise at the generator.
+        first loss, in all captured steps of both, two at least. In place of a mean of scores may
+        stand their cross-entropy of two classes, or their squared error, with one label for all of
+        them: a label above 1/2 raises the scores. The finding is at the critic if it lowers the
+        scores of the data, otherwise at the generator.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -138,7 +142,9 @@ class LossMaximised(Rule):
                     f"{other} loss does: they do not oppose each other"
                 ),
                 remedy=(
-                    "swap the two means of the critic's loss"
+                    f"give the {name} the other label of generated data"
+                    if one.has_labels
+                    else "swap the two means of the critic's loss"
                     if one.is_critics
                     else f"{'put a minus in front of' if one.sign > 0 else 'negate'} the mean score"
                 ),
@@ -349,11 +355,5 @@ def _trained_by_alone(
 ) -> frozenset[int]:
     """Return the parameters that some terms train and the rest do not, by a known gradient."""
     nodes = [one.node.index for one in terms]
-    custom = [one.index for one in context.behind(nodes) if _is_custom(one)]
+    custom = [one.index for one in context.behind(nodes) if is_custom(one)]
     return context.parameters_behind(nodes) - context.parameters_behind([*rest, *custom])
-
-
-def _is_custom(node: NodeRecord) -> bool:
-    """Return whether a custom function made a node, which may reverse its gradient."""
-    # Nodes of torch end with a number, as `MulBackward0`; those of custom functions do not.
-    return node.kind == "operation" and not node.operation[-1:].isdigit()

@@ -128,6 +128,12 @@ def is_likelihood(context: RuleContext, softmax: NodeRecord) -> bool:
     return is_averaged_into_loss(context, softmax.index)
 
 
+def is_custom(node: NodeRecord) -> bool:
+    """Return whether a custom function made a node, which may reverse its gradient."""
+    # Nodes of torch end with a number, as `MulBackward0`; those of custom functions do not.
+    return node.kind == "operation" and not node.operation[-1:].isdigit()
+
+
 def users_up_to_loss(context: RuleContext, node: int) -> Iterator[NodeRecord]:
     """Yield every node through which the gradient of a node comes, nearest first."""
     waiting, seen = list(context.users.get(node, ())), set[int]()
