@@ -26,7 +26,7 @@ SAME_NUMBERS = frozenset(
 )
 """Operations that pass on some or all numbers unchanged."""
 
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     {
         "AbsBackward0",
         "AddBackward0",
@@ -61,6 +61,7 @@ _ELEMENTWISE = frozenset(
         "WhereBackward0",
     }
 )
+"""Operations whose result has one element per element of their input."""
 
 _LOSSES = frozenset(
     {
@@ -85,7 +86,7 @@ _REDUCTIONS = frozenset(
     }
 )
 
-_BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
+_BOUNDED_BY_DATA = ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
 
 
 # `outputs[t] = x` leaves this node. Its inputs are the tensor before the write, and what is
@@ -384,5 +385,5 @@ def is_divergence(context: RuleContext, node: NodeRecord) -> bool:
             return False
         has_exponential |= one.operation == "ExpBackward0"
         has_square |= one.operation == "PowBackward0" or is_product
-        waiting += inputs if one.operation in _ELEMENTWISE else ()
+        waiting += inputs if one.operation in ELEMENTWISE else ()
     return has_exponential and has_square
