@@ -21,6 +21,7 @@ from gradscope.rules.helpers.loss.policy_terms import (
     policy_terms,
 )
 from gradscope.rules.helpers.loss.signed_terms import GAINS, SignedTerm, signed_terms
+from gradscope.rules.helpers.loss.swapped_margins import swapped_margins
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.loss.first_loss import classes_of
 from gradscope.rules.rule import Lasting, Rule
@@ -54,7 +55,8 @@ class LossMaximised(Rule):
         outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
         such as a domain classifier's error behind a layer that reverses its gradient already. Also
         a generator that lowers the score of its outputs, as its critic does: of a Wasserstein GAN,
-        or by the label of generated data.
+        or by the label of generated data. And a triplet loss whose sides are swapped,
+        `relu(d_neg - d_pos + margin)`.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -82,6 +84,10 @@ class LossMaximised(Rule):
         classes is the negative sum of probabilities times their logarithms; where it has a plus in
         such a loss, or beside the surrogates of PPO, it is a warning. An optimizer with
         `maximize=True` is meant to enlarge the loss.
+
+        A triplet loss is a hinge of a difference of two distances that are never below 0, of which
+        the source names one as positive (`pos`, `ap`) and the other as negative (`neg`, `an`), or
+        torch's own with arguments of such names.
 
         In a run with several optimizers: one loss has two means of scores with opposite signs, one
         of data and one of what another optimizer's network has generated. The loss of that
@@ -164,6 +170,7 @@ class LossMaximised(Rule):
         if is_policy_loss(context):
             yield from self._of_entropies(context)
         yield from self._of_surrogates(context)
+        yield from self._of_triplets(context)
         # The sign of a policy's loss is known whoever else steps. An opponent may want an error to
         # grow.
         if _opponents(context) is None:
@@ -215,6 +222,22 @@ class LossMaximised(Rule):
                 site=terms[0].node.site,
                 evidence={"terms_enlarged": len(terms)},
             )
+
+    def _of_triplets(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each line that draws negatives nearer than positives."""
+        margins = {one.hinge.site: one for one in swapped_margins(context)}
+        for one in margins.values():
+            if _trains(context, one.hinge):
+                yield self.finding(
+                    context,
+                    message=(
+                        f"each step makes the distance of `{one.negative}` smaller than that of "
+                        f"`{one.positive}`: the sides of the triplet loss are swapped"
+                    ),
+                    remedy="swap them: relu(positive - negative + margin)",
+                    site=one.hinge.site,
+                    evidence={"terms_enlarged": len(margins)},
+                )
 
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
