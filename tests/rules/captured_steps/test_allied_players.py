@@ -105,6 +105,31 @@ def test_a_generator_with_the_label_of_its_critic_is_an_error(name, tmp_path):
     assert found.remedy == "give the generator the other label of generated data"
 
 
+def logistic(real, fake):
+    return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
+
+
+def hinge(real, fake):
+    return torch.relu(1 - real).mean() + torch.relu(1 + fake).mean()
+
+
+def by_logarithms(real, fake):
+    return -(nn.functional.logsigmoid(real) + nn.functional.logsigmoid(-fake)).mean()
+
+
+BY_HAND = {
+    "softplus": (logistic, lambda fake: nn.functional.softplus(fake).mean()),
+    "hinge": (hinge, lowered),
+    "logarithms": (by_logarithms, lambda fake: -nn.functional.logsigmoid(-fake).mean()),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(BY_HAND, 2))
+def test_a_generator_that_is_not_opposed_by_hand_is_an_error(name, tmp_path):
+    (found,) = told(tmp_path, *BY_HAND[name])
+    assert found.message.startswith("the generator's loss lowers")
+
+
 class Reversed(torch.autograd.Function):
     """Reverses the gradient."""
 
@@ -133,6 +158,10 @@ PAIRS = {
     "usual": (usual, raised),
     "mirrored": (swapped, lowered),
     "least squares": (squared, to_one),
+    "logistic": (logistic, lambda fake: nn.functional.softplus(-fake).mean()),
+    "hinge": (hinge, raised),
+    "logarithms": (by_logarithms, lambda fake: -nn.functional.logsigmoid(fake).mean()),
+    "saturating": (by_logarithms, lambda fake: nn.functional.logsigmoid(-fake).mean()),
     "labels": (labelled(LOGITS), as_label(LOGITS, 1.0)),
     "smooth labels": (labelled(LOGITS, 0.9, 0.1), as_label(LOGITS, 0.9)),
     "swapped labels": (labelled(LOGITS, 0.0, 1.0), as_label(LOGITS, 0.0)),
@@ -145,7 +174,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("pair", some_on_push(PAIRS, {0, 1, 3, 6}))
+@pytest.mark.parametrize("pair", some_on_push(PAIRS, {0, 1, 3, 4, 7, 10}))
 def test_players_that_oppose_each_other_are_fine(pair, tmp_path):
     assert not told(tmp_path, *PAIRS[pair])
 

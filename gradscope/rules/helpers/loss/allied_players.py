@@ -12,6 +12,9 @@ from gradscope.rules.helpers.loss.signed_terms import SignedTerm, signed_terms
 
 _LAYERS = ("Addmm", "Linear", "Mm", "Bmm", "Mv", "Convolution")
 _OF_TWO = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss"})
+_RISING = ("LogSigmoidBackward", "ReluBackward", "SoftplusBackward")
+_SHIFTED = {"AddBackward0": 1, "NegBackward0": -1, "RsubBackward0": -1, "RsubBackward1": -1}
+"""Operations of one input, and the sign that they give to it."""
 _MIDDLE = 0.5
 """Label that lies between both classes."""
 _LEAST = 2
@@ -105,7 +108,8 @@ def _scored(context: RuleContext) -> Iterator[SignedTerm]:
     for term in signed_terms(context):
         way = _way_of_label(term)
         if way is None:
-            yield from [term] if _layer_of(context, term.node) is not None else ()
+            turned = _way_by_hand(context, term.node)
+            yield from [replace(term, sign=term.sign * turned)] if turned else ()
         elif way and _is_of_score(context, term.node):
             if any(map(is_custom, context.behind([term.node.index]))):
                 continue  # a layer that reverses the gradient opposes the critic by itself
@@ -125,6 +129,22 @@ def _way_of_label(term: SignedTerm) -> int | None:
     if label is None or (comparison.operation == "mse_loss" and label not in (0, 1)):
         return 0
     return (label < _MIDDLE) - (label > _MIDDLE)
+
+
+def _way_by_hand(context: RuleContext, node: NodeRecord) -> int:
+    """Return 1 if a term grows with a score, -1 if it falls with it, 0 if it is no such term.
+
+    A score as it is, or the hinge or the logarithm of a logistic function of it.
+    """
+    way, inputs = 1, context.successors.get(node.index, ())
+    if node.operation.startswith(_RISING) and len(inputs) == 1:
+        node = context.recording.nodes[inputs[0].node]
+        inputs = context.successors.get(node.index, ())
+        while len(inputs) == 1 and node.operation in _SHIFTED:
+            way *= _SHIFTED[node.operation]
+            node = context.recording.nodes[inputs[0].node]
+            inputs = context.successors.get(node.index, ())
+    return way if _layer_of(context, node) is not None else 0
 
 
 def _has_labels(turn: Turn) -> bool:
