@@ -94,8 +94,8 @@ class LossMaximised(Rule):
         optimizer has such a mean as well, of the same network and with the sign that it has in the
         first loss, in all captured steps of both, two at least. In place of a mean of scores may
         stand their hinge or logistic loss, or their cross-entropy of two classes or squared error,
-        with one label for all of them: a label above 1/2 raises the scores. The finding is at the critic if it lowers the
-        scores of the data, otherwise at the generator.
+        with one label for all of them: a label above 1/2 raises the scores. The finding is at the
+        critic if it lowers the scores of the data, otherwise at the generator.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
