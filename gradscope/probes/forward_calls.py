@@ -18,6 +18,7 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     FreshTargetRecord,
     LoneNormalisationRecord,
+    OwnAnchorRecord,
     OwnSimilarityRecord,
     PaddedMeanRecord,
     PartialNormRecord,
@@ -58,6 +59,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     at_padding=None if one.padded is None else one.padded.at_padding,
                     padding_class=None if one.padded is None else one.padded.label,
                     grown=None if one.grown is None else context.assembler.site_of(one.grown),
+                    label=one.label,
                 )
             )
     _note_labels(context)
@@ -199,6 +201,11 @@ def _note_by_hand(context: ProbeContext) -> None:
             site_of = context.assembler.site_of
             record = FreshTargetRecord(site=site_of(fresh.line), noise=site_of(fresh.noise))
             context.assembler.note(record)
+    for anchor in context.capture.own_anchors.found:
+        made = _reference(context, anchor.result)
+        if made is not None:
+            site = context.assembler.site_of(anchor.line)
+            context.assembler.note(OwnAnchorRecord(node=made.node, site=site))
 
 
 def _note_answers(context: ProbeContext) -> None:

@@ -16,6 +16,7 @@ from gradscope.capture.source.definitions import Registration
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.source.target_updates import uncalled_updates, unread_rates
+from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.training.locations import is_installed
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import (
@@ -50,15 +51,20 @@ def probe_freezes(context: ProbeContext) -> str | None:
             context.assembler.note(ReplacementRecord(module=position, site=site))
     frozen = [one for one in context.named.parameters if not one.requires_grad]
     for file in sorted(_files(context, frozen)):
-        for line in _lines_with(file, _FREEZES):
-            site = context.assembler.site_of(line)
-            if site is not None:
-                context.assembler.note(FreezeRecord(site=site))
+        note_freezes(context.assembler, file)
         _note_partly_unfrozen(context, file)
     if frozen:
         _note_uncalled_updates(context)
     _note_casts(context)
     return None
+
+
+def note_freezes(assembler: Assembler, file: str) -> None:
+    """Record the lines of a file that set `requires_grad` to False."""
+    for line in _lines_with(file, _FREEZES):
+        site = assembler.site_of(line)
+        if site is not None:
+            assembler.note(FreezeRecord(site=site))
 
 
 def _note_casts(context: ProbeContext) -> None:

@@ -280,7 +280,7 @@ CANDIDATES: Mapping[type[Rule], tuple[CandidateKind, ...]] = {
     ScaleBehindRelu: (of.OPERATION,),
     TermLeftOut: (of.LEFT_OUT_TERM,),
     DistancesAsLogits: (of.SOFTMAX,),
-    ProbabilityAsLikelihood: (of.SOFTMAX,),
+    ProbabilityAsLikelihood: (of.OPERATION,),
     NoiseDrawnAnew: (of.FRESH_TARGET,),
     BoundedLogits: (of.SOFTMAX,),
     TargetsNotProbabilities: (of.PROBABILITY_TARGET,),

@@ -17,8 +17,9 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.known_values import has_storage
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.views import is_old
-from gradscope.capture.training.locations import NOWHERE
+from gradscope.capture.training.locations import NOWHERE, is_installed
 from gradscope.capture.training.step_captures import Start
+from gradscope.probes.parameter_history import note_freezes
 from gradscope.probes.registry import record_none
 from gradscope.recording.origin import TargetRecord
 from gradscope.recording.records import (
@@ -92,5 +93,15 @@ def failed_recording(
     assembler.add_broken_step(capture, reason=reason)
     record = Diagnosis(failed, earlier).record(location, assembler.site_of, step=0, named=named)
     assembler.note(record)
+    file = _users_file(error) if record.frozen is not None else None
+    if file is not None:
+        note_freezes(assembler, file)
     record_none(assembler, reason)
     return assembler.finish(target)
+
+
+def _users_file(error: Exception) -> str | None:
+    """Return the innermost file that an exception passed and that is no package's."""
+    codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+    files = [one.co_filename for one in codes if is_users(one)]
+    return next((one for one in reversed(files) if not is_installed(one)), None)

@@ -52,6 +52,9 @@ _kinds = _Kinds()
 
 def is_standard(file: str) -> bool:
     """Return whether a file belongs to the standard library."""
+    # It backports parts of the standard library, such as the decorator of deprecated functions.
+    if file.endswith(f"{os.sep}typing_extensions.py"):
+        return True
     is_inside = file.startswith((*_STANDARD_LIBRARY, "<frozen"))
     return is_inside and not any(part in file for part in INSTALLED)
 

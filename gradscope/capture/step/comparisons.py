@@ -8,6 +8,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.naming import shape_of
 from gradscope.capture.observed_calls import Args, Kwargs, Observer, argument
+from gradscope.capture.reading import has_numbers
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.capture.step.sequences.tokens import PaddedTargets, TokenSequences
@@ -38,6 +39,8 @@ _IGNORED = -100
 """Class that these losses ignore by default."""
 _POSITION_OF_IGNORED = 4
 
+_OF_TWO = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss"})
+"""Functions by which a critic learns to tell two kinds of examples apart."""
 _LOOKUP = "embedding"
 _ELEMENTWISE = frozenset({"mul", "sub"})
 _PASSED_ON = _ELEMENTWISE | {"add", "detach", "div"}
@@ -72,6 +75,8 @@ class Comparison(NamedTuple):
     """Targets at padding of the model's tokens; None if there is none, or it is unknown."""
     grown: Line | None
     """Line whose operands broadcast each other, and made an operand of this call of them."""
+    label: float | None
+    """Number that all targets are, of a loss that may tell two classes apart; otherwise None."""
 
 
 class ComparisonObserver(Observer):
@@ -146,6 +151,7 @@ class ComparisonObserver(Observer):
                     ahead=self.tokens.ahead(right, ignored) if ignored is not None else None,
                     padded=self._padded(right, ignored, args, kwargs),
                     grown=grown,
+                    label=_label(right) if name in _OF_TWO else None,
                 )
             )
 
@@ -202,6 +208,15 @@ def _operands(args: Args, kwargs: Kwargs) -> tuple[Tensor, Tensor] | None:
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return left, right
     return None
+
+
+def _label(target: Tensor) -> float | None:
+    """Return the number that all elements of a target are; None if they differ."""
+    with DisableTorchFunction(), torch.no_grad():
+        if target.requires_grad or target.numel() == 0 or not has_numbers(target):
+            return None
+        lowest, highest = torch.aminmax(target)
+        return float(lowest) if bool(lowest == highest) else None
 
 
 def _ignored(name: str, args: Args, kwargs: Kwargs) -> int | None:

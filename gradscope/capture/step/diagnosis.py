@@ -64,6 +64,11 @@ class Diagnosis:
         """
         node, is_ours = self._node, isinstance(self._raised, UnusableLossError)
         function = None if node is None else function_of(self._graph.nodes[node])
+        locations = tuple(
+            ErrorLocation(role=role, site=site_of(line), operation=operation)
+            for role, line, operation in self._positions()
+            if line is not None or role in ("cut", "unrecorded")
+        )
         return AutogradErrorRecord(
             kind="freed" if self._is_older(node) else kind_of(self._raised),
             step=step,
@@ -72,15 +77,21 @@ class Diagnosis:
             subject=self._failed.subject,
             node=None if node is None or position is None else position.first_node + node,
             function=None if function is None else function.__name__,
-            frozen=len(named.parameters) if isinstance(self._raised, FrozenModelError) else None,
+            frozen=len(named.parameters) if self._is_frozen(named, locations) else None,
             reset=_reset_method(named.modules),
             carried=self._carried_history(named) if self._is_older(node) else (),
-            locations=tuple(
-                ErrorLocation(role=role, site=site_of(line), operation=operation)
-                for role, line, operation in self._positions()
-                if line is not None or role in ("cut", "unrecorded")
-            ),
+            locations=locations,
         )
+
+    def _is_frozen(self, named: NamedModel, locations: Iterable[ErrorLocation]) -> bool:
+        """Return whether nothing but frozen parameters keeps the loss from having a graph."""
+        if isinstance(self._raised, FrozenModelError):
+            return True
+        if kind_of(self._raised) != "no-graph" or not named.parameters:
+            return False
+        # An attack on a frozen model differentiates its input, which a line may have cut off.
+        has_cause = any(one.role in ("cut", "unrecorded") for one in locations)
+        return not has_cause and not any(one.requires_grad for one in named.parameters)
 
     def _carried_history(self, named: NamedModel) -> tuple[CarriedHistory, ...]:
         # The history was carried over by a line that ran: the others need no search.

@@ -23,6 +23,7 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.losses.answer_sight import AnswerSightObserver
 from gradscope.capture.step.losses.bootstraps import BootstrapObserver
 from gradscope.capture.step.losses.fresh_targets import FreshTargetObserver
+from gradscope.capture.step.losses.own_anchors import OwnAnchorObserver
 from gradscope.capture.step.losses.own_rows import OwnRowObserver
 from gradscope.capture.step.losses.pair_labels import PairLabelObserver
 from gradscope.capture.step.losses.target_ranges import (
@@ -89,6 +90,7 @@ class StepCapture:
         self.bootstraps = BootstrapObserver()
         self.own_rows = OwnRowObserver()
         self.fresh_targets = FreshTargetObserver()
+        self.own_anchors = OwnAnchorObserver()
         self.padded_means = PaddedMeanObserver(self.comparisons.tokens)
         self._observers = (
             self.kept_gradients,
@@ -104,6 +106,7 @@ class StepCapture:
             self.bootstraps,
             self.own_rows,
             self.fresh_targets,
+            self.own_anchors,
             self.padded_means,
             self.averages,
             self.derivatives,

@@ -118,6 +118,8 @@ class ComparisonRecord:
     """The class."""
     grown: int | None = None
     """Line whose operands broadcast each other, and made an operand of this call of them."""
+    label: float | None = None
+    """Number that all targets are, of a loss that may tell two classes apart; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,15 @@ class FreshTargetRecord:
     """Line of the comparison."""
     noise: int | None
     """Line that adds another draw of the same shape to data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAnchorRecord:
+    """A comparison of a parameter with a constant that shares its memory, as `p - p.data`."""
+
+    table: ClassVar[str] = "own_anchor"
+    node: int
+    site: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import ClassVar
 from gradscope.frozen import dataclass
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.evidence.failures import AutogradErrorRecord
+from gradscope.recording.evidence.parameters import FreezeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, evidence_of, related_to, site_of
@@ -31,8 +32,9 @@ class NoGraph(Rule):
     How it is measured:
         A cut is a call of the forward that takes tensors which require grad and returns none that
         does. The rule follows the results of each cut to the loss. The last cut before the loss is
-        the cause; under `no_grad` it is the line that switched gradients off. There is no
-        threshold.
+        the cause; under `no_grad` it is the line that switched gradients off. Without a cut, and
+        if no parameter requires grad, it is the line of the script that freezes them, if it is the
+        only one. There is no threshold.
 
     How to fix it:
         Compute the loss from the model's output itself, with gradients switched on, by operations
@@ -65,7 +67,8 @@ class NoGraph(Rule):
     def _finding(self, context: RuleContext, record: AutogradErrorRecord) -> Finding:
         site = site_of(record, "switch", "unrecorded", "cut", "call")
         if record.frozen is not None:
-            site = _first_module(context)
+            frozen = _line_that_freezes(context)
+            site = _first_module(context) if frozen is None else frozen
         return self.finding(
             context,
             message=f"{record.subject or 'the start of backward'} has no graph: {_why(record)}",
@@ -118,6 +121,12 @@ def _remedy(context: RuleContext, record: AutogradErrorRecord) -> str:
     if unrecorded is not None:
         return "run the forward and the loss outside of no_grad and inference_mode"
     return "compute the loss from the output of the model"
+
+
+def _line_that_freezes(context: RuleContext) -> int | None:
+    """Return the only line of a script that switches gradients of parameters off."""
+    lines = {one.site for one in context.recording.evidence_of(FreezeRecord)}
+    return lines.pop() if len(lines) == 1 and context.run is not None else None
 
 
 def _first_module(context: RuleContext) -> int | None:

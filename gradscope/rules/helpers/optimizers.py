@@ -267,3 +267,20 @@ def _freezing_line(recording: Recording) -> Site | None:
         for record in captured.recording.evidence_of(FreezeRecord)
     }
     return lines.pop() if len(lines) == 1 else None
+
+
+def superseded(context: RuleContext) -> frozenset[int]:
+    """Return what optimizers hold, and a line outside of the model made other parameters of.
+
+    As `weight_norm` does of a weight. No optimizer holds the others.
+    """
+    recording, held = context.recording, Optimizers(context).held
+    made = {one.site for one in recording.parameters if one.index not in held}
+    return frozenset(
+        index
+        for cut in recording.cuts
+        # The model's own forward makes new tensors of its parameters, too.
+        if cut.site in made - {None} and cut.call is None
+        for index in cut.parameters
+        if index in held
+    )

@@ -5,13 +5,14 @@ from typing import ClassVar, Literal
 
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
+from gradscope.recording.evidence.forward import OwnAnchorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Lasting, Rule
 
-_Kind = Literal["difference", "ratio", "added again", "multiplied again"]
+_Kind = Literal["difference", "ratio", "added again", "multiplied again", "own memory"]
 _OF_A_NUMBER = frozenset({"AddBackward0", "ClampBackward1", "ClampMinBackward0"})
 """Operations that keep a divisor from zero: an epsilon is added, or it is clamped."""
 
@@ -21,13 +22,21 @@ _TOLD: dict[_Kind, str] = {
     "added again": "a tensor is subtracted and added again: its gradient cancels",
     "multiplied again": "a tensor is multiplied by a quotient that divides by it: its gradient "
     "cancels",
+    "own memory": "a parameter is compared with a constant that shares its memory: the difference "
+    "is always 0",
 }
 
 _OLD = "detach the one that is meant as a constant, as in `old = new.detach()`"
 _REMEDIES: dict[_Kind, str] = {
     "added again": "detach the difference, as in `z + (q - z).detach()`",
     "multiplied again": "detach the quotient, as in `(a / b).detach() * b`",
+    "own memory": "keep a copy: `p.detach().clone()`, or a deepcopy of the state",
 }
+
+_EVEN = ("AbsBackward", "HuberLoss", "L1Loss", "MseLoss", "PowBackward", "SmoothL1Loss")
+"""Starts of the names of operations whose derivative is 0 at 0."""
+_NORMS = ("LinalgVectorNorm", "NormBackward")
+_JOINING = ("CatBackward", "CloneBackward", "StackBackward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +47,23 @@ class GradientCancels(Rule):
         The difference or the ratio of a tensor and itself, such as the ratio of a new and an old
         policy whose logarithms are one tensor; `z + (q - z)`, a straight-through estimator without
         its `detach`; and `(a / b) * b`, a term of the loss whose adaptive weight divides by the
-        term and is not detached.
+        term and is not detached. And a penalty such as `(p - old).pow(2)`, as of elastic weight
+        consolidation or FedProx, whose `old` is `p.data` or `p.detach()` without a `clone()`.
 
     Why it matters:
         The numbers look right, and nothing fails. But the derivative is exactly zero: the policy is
-        not trained, the encoder below a quantiser gets nothing from the decoder, and a term of the
-        loss that is weighted by its own inverse trains nothing.
+        not trained, the encoder below a quantiser gets nothing from the decoder, a term of the
+        loss that is weighted by its own inverse trains nothing, and the weights may go where they
+        like.
 
     How it is measured:
         The two operands of a subtraction or a division are the same output of the same operation,
         or a subtracted tensor is the other term of the sum that its difference enters, or a divisor
         is the other factor of the product that its quotient enters, be it clamped or an epsilon
         added before. Parameters that require grad were used for it. In the second case some of them
-        were not used for the other operand. Nothing is measured in numbers, so there is no
-        threshold.
+        were not used for the other operand. Or a parameter is compared with a constant of the same
+        memory, and of the difference only a square, a magnitude or a norm is used. Nothing is
+        measured in numbers, so there is no threshold.
 
     How to fix it:
         Detach what is meant as a constant: `old = new.detach()`, `z + (q - z).detach()`,
@@ -73,11 +85,13 @@ class GradientCancels(Rule):
     needs: ClassVar[Needs] = (has_backward,)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every operation whose gradient cancels."""
-        for node in context.recording.nodes:
-            kind, parameters = _cancelled(context, node)
-            if kind is not None and parameters:
-                yield self._finding(context, node, kind, parameters)
+        """Yield a finding for every line whose gradient cancels."""
+        found: dict[tuple[int | None, _Kind], tuple[NodeRecord, frozenset[int]]] = {}
+        for node, kind, parameters in _all_cancelled(context):
+            first, known = found.get((node.site, kind), (node, frozenset()))
+            found[node.site, kind] = first, known | parameters
+        for (_, kind), (node, parameters) in found.items():
+            yield self._finding(context, node, kind, parameters)
 
     def _finding(
         self, context: RuleContext, node: NodeRecord, kind: _Kind, parameters: frozenset[int]
@@ -92,6 +106,41 @@ class GradientCancels(Rule):
             evidence={"operation": node.operation, "parameters_behind": len(parameters)},
             count=len(parameters),
         )
+
+
+def _all_cancelled(
+    context: RuleContext,
+) -> Iterator[tuple[NodeRecord, _Kind, frozenset[int]]]:
+    for node in context.recording.nodes:
+        kind, parameters = _cancelled(context, node)
+        if kind is not None and parameters:
+            yield node, kind, parameters
+    for record in context.recording.evidence_of(OwnAnchorRecord):
+        node = context.recording.nodes[record.node]
+        if _is_even(context, node):
+            yield node, "own memory", context.parameters_behind([node.index])
+
+
+def _is_even(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether only squares, magnitudes and norms of a difference are used.
+
+    A difference of 0 alone may give another gradient its way, as a straight-through estimator.
+    """
+    if node.operation.startswith(_EVEN + _NORMS):
+        return True
+    users = [context.recording.nodes[one] for one in context.users.get(node.index, ())]
+    return bool(users) and all(
+        one.operation.startswith(_EVEN + _NORMS)
+        or _squares(context, one, node)
+        or ((one.kind == "view" or one.operation.startswith(_JOINING)) and _is_even(context, one))
+        for one in users
+    )
+
+
+def _squares(context: RuleContext, product: NodeRecord, factor: NodeRecord) -> bool:
+    operands = [ref.node for ref in context.successors.get(product.index, ())]
+    is_product = product.operation.startswith(("DotBackward", "MulBackward"))
+    return is_product and operands == [factor.index] * 2
 
 
 def _cancelled(context: RuleContext, node: NodeRecord) -> tuple[_Kind | None, frozenset[int]]:

@@ -1,5 +1,6 @@
 """GS702: a prediction and a target that broadcast each other."""
 
+import ast
 import math
 from collections.abc import Iterator
 from typing import ClassVar
@@ -9,7 +10,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.loss.flow import is_averaged_into_loss
+from gradscope.rules.helpers.loss.flow import ELEMENTWISE, is_averaged_into_loss
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
 
@@ -48,7 +49,8 @@ class LossBroadcast(Rule):
     How it is measured:
         The shapes of both operands, where neither is the shape of the result and one has more
         dimensions than the other. Written by hand, only one of the two may come from the model,
-        unless the other one does, too, and was squeezed;
+        unless the other one does, too, and was squeezed, and no `None` or `unsqueeze` may give one
+        of them a dimension;
         and from there to the loss there may be only elementwise operations, sums and means. A
         target of `[N, N]` has to meet N predictions of the model; written by hand, its line must be
         known. There is no threshold.
@@ -206,8 +208,73 @@ def _meets_pairs(context: RuleContext, record: ComparisonRecord) -> bool:
 
 
 def _looks_deliberate(context: RuleContext, record: ComparisonRecord) -> bool:
+    """Return whether the line gives an operand a dimension for the broadcast."""
     sources = [site.source for site in map(context.site, (record.site, record.grown)) if site]
-    return any(word in source for word in _DELIBERATE for source in sources)
+    if not any(word in source for word in _DELIBERATE for source in sources):
+        return False
+    operands = _only_operands(sources[0], record.operation) if len(sources) == 1 else None
+    if operands is None:
+        return True
+    for value, tensor in zip(operands, (record.left_tensor, record.right_tensor), strict=True):
+        # Of data, it is not known which part of an expression has their dimensions.
+        if _is_expanded(value) or (tensor is None and _has_word(value)):
+            return True
+        if tensor is not None and _is_made_of_column(context, tensor.node):
+            return True
+    return False
+
+
+def _only_operands(source: str, operation: str) -> tuple[ast.expr, ast.expr] | None:
+    """Return both operands of the only difference, or product, of tensors on a line."""
+    wanted = ast.Mult if operation == "mul" else ast.Sub
+    try:
+        tree = ast.parse(source.strip())
+    except SyntaxError:
+        return None
+    found = [
+        (one.left, one.right)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.BinOp) and isinstance(one.op, wanted)
+        if not isinstance(one.left, ast.Constant) and not isinstance(one.right, ast.Constant)
+    ]
+    return found[0] if len(found) == 1 and operation in _BY_HAND else None
+
+
+def _is_expanded(value: ast.expr) -> bool:
+    """Return whether an expression adds a dimension last, or to what it computes of one tensor."""
+    if isinstance(value, ast.Subscript):
+        return _has_word(value.slice) or _is_expanded(value.value)
+    if isinstance(value, ast.UnaryOp):
+        return _is_expanded(value.operand)
+    if isinstance(value, ast.BinOp):
+        sides = [one for one in (value.left, value.right) if not isinstance(one, ast.Constant)]
+    elif isinstance(value, ast.Call):
+        given = [one for one in value.args if not isinstance(one, ast.Constant)]
+        of = value.func.value if isinstance(value.func, ast.Attribute) else None
+        if isinstance(value.func, ast.Attribute) and value.func.attr in _DELIBERATE:
+            return True
+        # `x.abs()` computes of one tensor, and so does `torch.abs(x)`.
+        sides = given if given else [] if of is None else [of]
+    else:
+        return False
+    return len(sides) == 1 and _is_expanded(sides[0])
+
+
+def _has_word(value: ast.expr) -> bool:
+    return any(word in ast.unparse(value) for word in _DELIBERATE)
+
+
+def _is_made_of_column(context: RuleContext, node: int) -> bool:
+    """Return whether elementwise operations made a tensor of one that got a dimension."""
+    waiting, seen = [node], set[int]()
+    while waiting:
+        one = context.recording.nodes[waiting.pop()]
+        if one.operation == "UnsqueezeBackward0":
+            return True
+        if one.index not in seen and one.operation in ELEMENTWISE:
+            waiting += [ref.node for ref in context.successors.get(one.index, ())]
+        seen.add(one.index)
+    return False
 
 
 def _result(record: ComparisonRecord) -> tuple[int, ...]:

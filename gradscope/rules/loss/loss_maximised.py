@@ -13,6 +13,7 @@ from gradscope.rules.captured_steps.turns import line_of_loss
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.attraction import repulsions
 from gradscope.rules.helpers.loss.allied_players import allied_players
+from gradscope.rules.helpers.loss.flow import is_custom
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
     is_policy_loss,
@@ -21,6 +22,7 @@ from gradscope.rules.helpers.loss.policy_terms import (
     weighs_actions_both_ways,
 )
 from gradscope.rules.helpers.loss.signed_terms import GAINS, SignedTerm, signed_terms
+from gradscope.rules.helpers.loss.swapped_margins import swapped_margins
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.loss.first_loss import classes_of
 from gradscope.rules.rule import Lasting, Rule
@@ -53,7 +55,9 @@ class LossMaximised(Rule):
         does nothing but reduce the cosine similarity of a network's outputs to its own detached
         outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
         such as a domain classifier's error behind a layer that reverses its gradient already. Also
-        a generator of a Wasserstein GAN that lowers the score of its outputs, as its critic does.
+        a generator that lowers the score of its outputs, as its critic does: of a Wasserstein GAN,
+        or by the label of generated data. And a triplet loss whose sides are swapped,
+        `relu(d_neg - d_pos + margin)`.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -83,11 +87,17 @@ class LossMaximised(Rule):
         surrogates of PPO, it is a warning. An optimizer with
         `maximize=True` is meant to enlarge the loss.
 
+        A triplet loss is a hinge of a difference of two distances that are never below 0, of which
+        the source names one as positive (`pos`, `ap`) and the other as negative (`neg`, `an`), or
+        torch's own with arguments of such names.
+
         In a run with several optimizers: one loss has two means of scores with opposite signs, one
         of data and one of what another optimizer's network has generated. The loss of that
         optimizer has such a mean as well, of the same network and with the sign that it has in the
-        first loss, in all captured steps of both, two at least. The finding is at the critic if it
-        lowers the scores of the data, otherwise at the generator.
+        first loss, in all captured steps of both, two at least. In place of a mean of scores may
+        stand their hinge or logistic loss, or their cross-entropy of two classes or squared error,
+        with one label for all of them: a label above 1/2 raises the scores. The finding is at the
+        critic if it lowers the scores of the data, otherwise at the generator.
 
     How to fix it:
         Change the sign of the loss, or negate the log-likelihood or the surrogate.
@@ -144,7 +154,9 @@ class LossMaximised(Rule):
                     f"{other} loss does: they do not oppose each other"
                 ),
                 remedy=(
-                    "swap the two means of the critic's loss"
+                    f"give the {name} the other label of generated data"
+                    if one.has_labels
+                    else "swap the two means of the critic's loss"
                     if one.is_critics
                     else f"{'put a minus in front of' if one.sign > 0 else 'negate'} the mean score"
                 ),
@@ -164,6 +176,7 @@ class LossMaximised(Rule):
         if is_policy_loss(context) or weighs_actions_both_ways(context):
             yield from self._of_entropies(context)
         yield from self._of_surrogates(context)
+        yield from self._of_triplets(context)
         # The sign of a policy's loss is known whoever else steps. An opponent may want an error to
         # grow.
         if _opponents(context) is None:
@@ -215,6 +228,22 @@ class LossMaximised(Rule):
                 site=terms[0].node.site,
                 evidence={"terms_enlarged": len(terms)},
             )
+
+    def _of_triplets(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each line that draws negatives nearer than positives."""
+        margins = {one.hinge.site: one for one in swapped_margins(context)}
+        for one in margins.values():
+            if _trains(context, one.hinge):
+                yield self.finding(
+                    context,
+                    message=(
+                        f"each step makes the distance of `{one.negative}` smaller than that of "
+                        f"`{one.positive}`: the sides of the triplet loss are swapped"
+                    ),
+                    remedy="swap them: relu(positive - negative + margin)",
+                    site=one.hinge.site,
+                    evidence={"terms_enlarged": len(margins)},
+                )
 
     def _of_errors(self, context: RuleContext) -> Iterator[Finding]:
         terms = list(signed_terms(context))
@@ -355,11 +384,5 @@ def _trained_by_alone(
 ) -> frozenset[int]:
     """Return the parameters that some terms train and the rest do not, by a known gradient."""
     nodes = [one.node.index for one in terms]
-    custom = [one.index for one in context.behind(nodes) if _is_custom(one)]
+    custom = [one.index for one in context.behind(nodes) if is_custom(one)]
     return context.parameters_behind(nodes) - context.parameters_behind([*rest, *custom])
-
-
-def _is_custom(node: NodeRecord) -> bool:
-    """Return whether a custom function made a node, which may reverse its gradient."""
-    # Nodes of torch end with a number, as `MulBackward0`; those of custom functions do not.
-    return node.kind == "operation" and not node.operation[-1:].isdigit()

@@ -16,6 +16,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.cuts import Intent as Judged
 from gradscope.rules.helpers.cuts import intent
+from gradscope.rules.helpers.optimizers import superseded
 from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
@@ -133,9 +134,17 @@ class GradientCut(Rule):
                 "group_of_their_own": context.shared(Intent).is_given_a_rate(stop.parameters),
             },
             count=len(stop.parameters),
-            # In a run, another pass may use the same parameters without training them.
-            caused_by=("GS201", "GS202") if context.run and stop.runs_without_grad else (),
+            caused_by=_causes(context, stop),
         )
+
+
+def _causes(context: RuleContext, stop: Stop) -> tuple[str, ...]:
+    """Return the rules whose findings explain that of a cut."""
+    # The parameters that were made of these in their place are in no optimizer.
+    if superseded(context).issuperset(stop.parameters):
+        return ("GS205", "GS206")
+    # In a run, another pass may use the same parameters without training them.
+    return ("GS201", "GS202") if context.run and stop.runs_without_grad else ()
 
 
 def stop_related(context: RuleContext, stop: Stop) -> Iterator[RelatedLocation | None]:

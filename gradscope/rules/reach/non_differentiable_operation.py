@@ -10,6 +10,7 @@ from gradscope.analysis.reach import (
 )
 from gradscope.frozen import dataclass
 from gradscope.phrasing import counted
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import intent
@@ -35,7 +36,8 @@ class NonDifferentiableOperation(Rule):
         Parameters that require grad and that the forward uses, but that get no gradient in any
         step. Every path from them to the loss passes an operation without a derivative: `argmax`,
         the indices of `topk` or `sort`, a comparison, a cast to integers, or a draw by `sample()`,
-        `multinomial` or `bernoulli`.
+        `multinomial` or `bernoulli`. If a straight-through estimator around the choice has its
+        terms swapped, as in `(q - z).detach() + q`, the finding is at its line.
 
     Why it matters:
         A choice is constant almost everywhere, so autograd has no gradient to pass on, and reports
@@ -85,6 +87,9 @@ class NonDifferentiableOperation(Rule):
         them = "it" if len(stop.parts) == 1 else "them"
         gets = "gets" if len(stop.parts) == 1 else "get"
         text = f"{what} {gets} no gradient: the loss uses {them} only through {why}"
+        estimator = None if draws else _estimator(context, stop)
+        if estimator is not None:
+            return self._of_estimator(context, reach, stop, estimator, judged.severity)
         return self.finding(
             context,
             message=f"{text} (it looks {judged.looks_like})" if judged.looks_like else text,
@@ -101,6 +106,47 @@ class NonDifferentiableOperation(Rule):
             },
             count=len(stop.parameters),
         )
+
+    def _of_estimator(
+        self,
+        context: RuleContext,
+        reach: Reach,
+        stop: Stop,
+        estimator: CutRecord,
+        severity: Severity,
+    ) -> Finding:
+        what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
+        return self.finding(
+            context,
+            message=(
+                f"{what} {'gets' if len(stop.parts) == 1 else 'get'} no gradient: this line adds "
+                "the detached difference of a straight-through estimator to what "
+                f"{stop.cut.operation}() has chosen, which gets the gradient"
+            ),
+            remedy="add it to what came before the choice: `z + (chosen - z).detach()`",
+            site=estimator.site,
+            related=(context.related(stop.cut.site, "the choice"),),
+            severity=severity,
+            parameters=stop.parameters,
+            evidence={
+                "operation": stop.cut.operation,
+                "parameters_cut": len(stop.parameters),
+                "parameters_learning": len(reach.learning),
+                "held_by_optimizer": reach.is_held(stop.parameters),
+            },
+            count=len(stop.parameters),
+        )
+
+
+def _estimator(context: RuleContext, stop: Stop) -> CutRecord | None:
+    """Return the straight-through estimator by which parameters were meant to get a gradient."""
+    wanted = set(stop.parameters)
+    found = (
+        one
+        for one in context.recording.cuts
+        if one.straight_through and one.operation == "detach" and wanted <= set(one.parameters)
+    )
+    return next(found, None)
 
 
 def _described(operation: str) -> str:

@@ -216,7 +216,8 @@ class ParameterNotInOptimizer(Rule):
         )
         if late:
             chosen = optimizer.site
-        site = made if chosen is None or (late and left_out.is_replaced) else chosen
+        is_moved = late and (left_out.is_replaced or _are_reparametrised(context, parts))
+        site = made if chosen is None or is_moved else chosen
         return self.finding(
             context,
             message=(
@@ -243,6 +244,16 @@ class ParameterNotInOptimizer(Rule):
             # A model that replaced a trained one is reported with the steps without gradients.
             caused_by=() if late and not left_out.is_replaced else ("GS306",),
         )
+
+
+def _are_reparametrised(context: RuleContext, parts: list[Part]) -> bool:
+    """Return whether `torch.nn.utils` made parts of weights of layers, as `weight_norm` does."""
+    records = [context.recording.parameters[one] for part in parts for one in part.parameters]
+    return all(
+        context.recording.modules[one.module].class_name == "ParametrizationList"
+        or one.name.endswith(("weight_g", "weight_v"))
+        for one in records
+    )
 
 
 def _doubles(left_out: LeftOut, parts: list[Part]) -> list[tuple[int | None, str]]:

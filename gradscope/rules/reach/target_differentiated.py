@@ -21,7 +21,7 @@ from gradscope.rules.helpers.loss.flow import (
     parameters_behind,
     reached_beside,
 )
-from gradscope.rules.helpers.optimizers import Optimizers
+from gradscope.rules.helpers.optimizers import Optimizers, superseded
 from gradscope.rules.measurement import Measure
 from gradscope.rules.needs import Needs, probe_ran
 from gradscope.rules.rule import Rule
@@ -193,6 +193,8 @@ class TargetDifferentiated(Rule):
             second = {pair.second for pair in pairs}
             if len(pairs) < len(owned) or not _is_target(context, root, second):
                 continue
+            if second <= superseded(context):
+                continue  # a weight that was split into others keeps its memory
             module, first = recording.modules[root], pairs[0].first
             yield self.finding(
                 context,

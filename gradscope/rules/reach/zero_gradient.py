@@ -150,6 +150,8 @@ class ZeroGradient(Rule):
         for end in DeadEnds(context).found:
             if end.node.operation.startswith(CUTTING) and behind_alone & set(end.parameters):
                 continue  # an activation of a bias alone: the normalisation below is the cause
+            if (end.in_recurrent_layer or end.calls_from_zero) and _is_only_step(context):
+                continue  # a later step may go on from the state of this one
             elements = sum(context.recording.parameters[p].numel for p in end.parameters)
             context.measured_share(
                 self.code,
@@ -315,6 +317,12 @@ class ZeroGradient(Rule):
         is_certain |= not end.node.operation.startswith("Clamp") and is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
+
+
+def _is_only_step(context: RuleContext) -> bool:
+    """Return whether a run has a single backward of this line."""
+    run = context.run
+    return run is not None and len(run.losses_before) + len(run.losses) == 1
 
 
 def _line_of_module(context: RuleContext, node: NodeRecord) -> Site | None:

@@ -1,13 +1,17 @@
 """A loss without a graph is reported at the line that cut it (GS501)."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from gradscope.recording.store import load_recording
+from gradscope.rules.engine import judge
 from tests.rules.inspecting import only
 from tests.rules.raising import HEAD, check
-from tests.rules.watching import findings_of
+from tests.rules.watching import findings_of, recording_of_script
 
 NO_GRAPH = {
     "detached": """
@@ -157,3 +161,40 @@ def test_a_batch_without_targets_may_have_a_constant_loss(tmp_path):
         return functional.cross_entropy(output, target)
 
     assert findings_of_run(loss_of, tmp_path) == []
+
+
+FREEZING = """
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    if step == START:
+        model.PARTrequires_grad_(False)
+    loss = model(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_script_that_freezes_all_is_told_the_line(tmp_path, start):
+    (found,) = told_of_freezing(tmp_path, start, "")
+    assert "none of the 4 parameters requires grad" in found.message
+    assert found.location.source == "model.requires_grad_(False)"
+
+
+def test_a_script_that_freezes_a_part_has_a_graph(tmp_path):
+    assert not told_of_freezing(tmp_path, 0, "[0].")
+
+
+def told_of_freezing(tmp_path, start, part):
+    script = tmp_path / "train.py"
+    text = FREEZING.replace("START", str(start)).replace("model.PART", f"model{part or '.'}")
+    script.write_text(text)
+    with suppress(RuntimeError):
+        recording_of_script(script, tmp_path)
+    recording = load_recording(tmp_path / "run.gradscope")
+    return [one for one in judge(recording).findings if one.rule == "GS501"]

@@ -1,4 +1,4 @@
-"""GS720: generators and critics of Wasserstein GANs, with right and wrong signs."""
+"""GS720: generators and critics, with right and wrong signs and labels."""
 
 import pytest
 import torch
@@ -69,6 +69,83 @@ def test_a_critic_with_swapped_signs_is_an_error(tmp_path):
     assert found.message.startswith("the critic's loss raises")
 
 
+def labelled(loss, real_label=1.0, fake_label=0.0):
+    """Return a loss that gives data and generated data their labels."""
+
+    def total(real, fake):
+        wanted = loss(real, torch.full_like(real, real_label))
+        return wanted + loss(fake, torch.full_like(fake, fake_label))
+
+    return total
+
+
+def as_label(loss, label):
+    """Return a loss that gives generated data one label."""
+    return lambda fake: loss(fake, torch.full_like(fake, label))
+
+
+def of_probabilities(scores, labels):
+    return nn.functional.binary_cross_entropy(torch.sigmoid(scores), labels)
+
+
+LOGITS, SQUARES = nn.functional.binary_cross_entropy_with_logits, nn.functional.mse_loss
+
+ALLIES = {
+    "logits": (labelled(LOGITS), as_label(LOGITS, 0.0)),
+    "probabilities": (labelled(of_probabilities, 0.9, 0.1), as_label(of_probabilities, 0.1)),
+    "least squares by labels": (labelled(SQUARES), as_label(SQUARES, 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(ALLIES, 2))
+def test_a_generator_with_the_label_of_its_critic_is_an_error(name, tmp_path):
+    (found,) = told(tmp_path, *ALLIES[name])
+    assert found.severity == "error"
+    assert found.message.startswith("the generator's loss lowers")
+    assert found.remedy == "give the generator the other label of generated data"
+
+
+def logistic(real, fake):
+    return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
+
+
+def hinge(real, fake):
+    return torch.relu(1 - real).mean() + torch.relu(1 + fake).mean()
+
+
+def by_logarithms(real, fake):
+    return -(nn.functional.logsigmoid(real) + nn.functional.logsigmoid(-fake)).mean()
+
+
+BY_HAND = {
+    "softplus": (logistic, lambda fake: nn.functional.softplus(fake).mean()),
+    "hinge": (hinge, lowered),
+    "logarithms": (by_logarithms, lambda fake: -nn.functional.logsigmoid(-fake).mean()),
+}
+
+
+@pytest.mark.parametrize("name", some_on_push(BY_HAND, 2))
+def test_a_generator_that_is_not_opposed_by_hand_is_an_error(name, tmp_path):
+    (found,) = told(tmp_path, *BY_HAND[name])
+    assert found.message.startswith("the generator's loss lowers")
+
+
+class Reversed(torch.autograd.Function):
+    """Reverses the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+def reversed_label(fake):
+    return LOGITS(Reversed.apply(fake), torch.zeros_like(fake))
+
+
 def squared(real, fake):
     return (real - 1).square().mean() + fake.square().mean()
 
@@ -81,11 +158,23 @@ PAIRS = {
     "usual": (usual, raised),
     "mirrored": (swapped, lowered),
     "least squares": (squared, to_one),
+    "logistic": (logistic, lambda fake: nn.functional.softplus(-fake).mean()),
+    "hinge": (hinge, raised),
+    "logarithms": (by_logarithms, lambda fake: -nn.functional.logsigmoid(fake).mean()),
+    "saturating": (by_logarithms, lambda fake: nn.functional.logsigmoid(-fake).mean()),
+    "labels": (labelled(LOGITS), as_label(LOGITS, 1.0)),
+    "smooth labels": (labelled(LOGITS, 0.9, 0.1), as_label(LOGITS, 0.9)),
+    "swapped labels": (labelled(LOGITS, 0.0, 1.0), as_label(LOGITS, 0.0)),
+    "minimax": (labelled(LOGITS), lambda fake: -LOGITS(fake, torch.zeros_like(fake))),
+    "confusion": (labelled(LOGITS), as_label(LOGITS, 0.5)),
+    "labels around zero": (labelled(SQUARES, 1.0, -1.0), as_label(SQUARES, 0.0)),
+    "a reversed gradient": (labelled(LOGITS), reversed_label),
+    "the same class": (labelled(LOGITS, 1.0, 1.0), as_label(LOGITS, 1.0)),
     "both scores alike": (lambda real, fake: real.mean() + fake.mean(), lowered),
 }
 
 
-@pytest.mark.parametrize("pair", some_on_push(PAIRS, {"usual", "mirrored"}))
+@pytest.mark.parametrize("pair", some_on_push(PAIRS, {0, 1, 3, 4, 7, 10}))
 def test_players_that_oppose_each_other_are_fine(pair, tmp_path):
     assert not told(tmp_path, *PAIRS[pair])
 

@@ -84,6 +84,40 @@ HEALTHY = {
 }
 
 
+def penalised(keep, penalty=lambda p, old: (p - old).square().sum()):
+    """Return a loss with a penalty on the distance of the encoder from what was kept of it."""
+    kept = {}
+
+    def loss(model, x):
+        if not kept:
+            kept.update((name, keep(p)) for name, p in model.encoder.named_parameters())
+        pulls = [penalty(p, kept[name]) for name, p in model.encoder.named_parameters()]
+        return quantised(lambda z, q: z + (q - z).detach())(model, x) + sum(pulls)
+
+    return loss
+
+
+ANCHORED = {
+    "data": penalised(lambda p: p.data),
+    "detach": penalised(lambda p: p.detach(), lambda p, old: (0.5 * (p - old) ** 2).sum()),
+    "the norm": penalised(lambda p: p.detach(), lambda p, old: torch.norm(p - old)),
+    "mse_loss": penalised(lambda p: p.data, nn.functional.mse_loss),
+    "a flat view": penalised(
+        lambda p: p.data.view(-1), lambda p, old: torch.cat([p.view(-1) - old]).norm()
+    ),
+    "its own square": penalised(
+        lambda p: p.data, lambda p, old: (lambda d: (d * d).sum())(p - old)
+    ),
+}
+
+APART = {
+    "a copy": penalised(lambda p: p.detach().clone()),
+    "a difference as it is": penalised(lambda p: p.data, lambda p, old: (p - old).sum()),
+    "a part of itself": penalised(lambda p: p.data[:1], lambda p, old: (p - old).square().sum()),
+    "an exponential": penalised(lambda p: p.data, lambda p, old: (p - old).exp().sum()),
+}
+
+
 def told(findings):
     return [one for one in findings if one.rule == "GS713"]
 
@@ -100,6 +134,31 @@ def test_what_cancels_is_an_error(findings_of, name):
 @pytest.mark.parametrize("name", some_on_push(HEALTHY, 4))
 def test_what_is_detached_or_another_tensor_is_fine(findings_of, name):
     assert told(findings_of(Coder(), X, learns(HEALTHY[name]))) == []
+
+
+@pytest.mark.parametrize("name", some_on_push(ANCHORED, 3))
+def test_a_penalty_on_the_distance_from_own_memory_is_an_error(findings_of, name):
+    (found,) = told(findings_of(Coder(), X, ANCHORED[name]))
+    assert "shares its memory" in found.message
+    assert set(found.parameters) == {"encoder.weight", "encoder.bias"}
+
+
+@pytest.mark.parametrize("name", some_on_push(APART, 2))
+def test_a_penalty_on_the_distance_from_a_copy_is_fine(findings_of, name):
+    assert told(findings_of(Coder(), X, APART[name])) == []
+
+
+def test_a_first_inner_step_that_starts_from_the_weights_is_fine(findings_of):
+    def loss(model, x):
+        fast = model.encoder.weight
+        for _ in range(2):
+            near = (fast - model.encoder.weight.detach()).square().sum()
+            inner = (x @ fast.t()).square().mean() + near
+            (slope,) = torch.autograd.grad(inner, fast, create_graph=True)
+            fast = fast - 0.1 * slope
+        return (model.decoder(x @ fast.t()) - x).square().mean() + near
+
+    assert told(findings_of(Coder(), X, loss)) == []
 
 
 def test_a_difference_that_no_parameter_is_behind_is_fine(findings_of):

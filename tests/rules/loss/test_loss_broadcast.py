@@ -152,6 +152,41 @@ def pairs_by_unsqueeze(output, target):
     return (values - target).abs().mean()
 
 
+WEIGHTS = torch.rand(20, generator=torch.Generator().manual_seed(5))
+
+
+def weighted_squares(output, target):
+    return (WEIGHTS * (output - target[:, None]) ** 2).mean()
+
+
+def weighted_entropy(output, target):
+    error = functional.binary_cross_entropy_with_logits
+    return (WEIGHTS * error(output, target.unsqueeze(1), reduction="none")).mean()
+
+
+def beside_another_term(output, target):
+    return (output - target).abs().mean() + 0.1 * (output * 0.5 + target[:, None]).mean() ** 2
+
+
+@pytest.mark.parametrize(
+    "loss", some_on_push([weighted_squares, weighted_entropy, beside_another_term], 2)
+)
+def test_a_dimension_for_something_else_on_the_line_is_no_excuse(findings_of, loss):
+    assert found(findings_of(nn.Linear(8, 1), (X, Y), loss)) == ["error"]
+
+
+def pairs_of_shifted(output, target):
+    return (target * (output[:, 0][:, None] - output.detach().mean())).abs().mean()
+
+
+def pairs_of_magnitudes(output, target):
+    return (WEIGHTS * (2 * output[:, 0].abs().unsqueeze(1))).mean()
+
+
+def pairs_of_data(output, target):
+    return ((target[:, None] - target.mean()) * output[:, 0]).abs().mean()
+
+
 def bins(output, target):
     edges = torch.linspace(0, 1, 7)
     soft = torch.exp(-((output - edges) ** 2)).mean(0)
@@ -186,6 +221,9 @@ def logged_only(output, target):
             pairs_of_outputs,
             pairs_by_none,
             pairs_by_unsqueeze,
+            pairs_of_shifted,
+            pairs_of_magnitudes,
+            pairs_of_data,
             bins,
             row_of_means,
             quantiles,

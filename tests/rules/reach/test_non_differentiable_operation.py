@@ -176,6 +176,23 @@ def by_straight_through(model, scores, x):
     return x + (scores + (hard - scores).detach()) @ model.table.weight
 
 
+def by_swapped_straight_through(model, scores, x):
+    chosen = model.table(scores.argmax(dim=-1))
+    code = (chosen - scores @ model.table.weight).detach() + chosen
+    return x + code
+
+
+def test_an_estimator_that_adds_to_the_choice_is_found_at_its_line(findings_of):
+    torch.manual_seed(0)
+    found = findings_of(
+        Chooser(by_swapped_straight_through), (X, CLASSES), functional.cross_entropy, probe_steps=0
+    )
+    (one,) = [one for one in found if one.rule == "GS202"]
+    assert one.severity == "error"
+    assert one.location.source.startswith("code = ")
+    assert "argmax" in one.related[0].source
+
+
 def by_mask_of_what_learns_otherwise(model, scores, x):
     return x + (scores * (scores > 0)) @ model.table.weight
 

@@ -1,4 +1,5 @@
 import copy
+import warnings
 
 import pytest
 import torch
@@ -261,3 +262,52 @@ def given_only(choose):
 def test_weights_without_their_biases_are_no_choice(tmp_path, choose, severities):
     told = findings_of(lambda: given_only(choose), tmp_path)
     assert {one.severity for one in told if one.rule == "GS205"} == severities
+
+
+def trained(late, wrap):
+    """Return a loop that wraps a layer's weight before the optimizer is made, or behind it."""
+
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        if not late:
+            wrap(model[0])
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        if late:
+            wrap(model[0])
+        for _ in range(4):
+            loss = model(torch.randn(8, 4)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return loop
+
+
+def old_weight_norm(layer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nn.utils.weight_norm(layer)
+
+
+WRAPS = [nn.utils.parametrizations.weight_norm, old_weight_norm]
+
+
+@pytest.mark.parametrize("wrap", some_on_push(WRAPS, 2))
+def test_a_weight_that_is_split_behind_the_optimizer_is_one_error_there(wrap, tmp_path):
+    (finding,) = findings_of(trained(late=True, wrap=wrap), tmp_path)
+    assert (finding.rule, finding.severity) == ("GS205", "error")
+    assert "wrap(model[0])" in finding.location.source or "weight_norm" in finding.location.source
+    assert any("Adam" in one.source for one in finding.related)
+
+
+@pytest.mark.parametrize("wrap", some_on_push(WRAPS, 2))
+def test_a_weight_that_is_split_before_the_optimizer_is_fine(wrap, tmp_path):
+    assert not findings_of(trained(late=False, wrap=wrap), tmp_path)
+
+
+def test_a_parametrization_that_keeps_the_weight_is_fine_behind_the_optimizer(tmp_path):
+    def wrap(layer):
+        nn.utils.parametrizations.spectral_norm(layer)
+
+    assert not findings_of(trained(late=True, wrap=wrap), tmp_path)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from gradscope.capture.observed_calls import Args, Kwargs, Observer
@@ -11,7 +12,7 @@ from gradscope.capture.step.comparisons import REGRESSIONS
 from gradscope.capture.step.graph import Edge, edges, tensors, without_node
 from gradscope.capture.tensor_references import TensorNotes
 
-_DRAWS = frozenset({"randn_like"})
+_DRAWS = frozenset({"randn", "randn_like"})
 _DIFFERENCES = frozenset({"__rsub__", "__sub__", "rsub", "sub"})
 _SUMS = frozenset({"__add__", "__radd__", "add", "addcmul", "lerp"})
 _OTHERS = frozenset(
@@ -62,11 +63,13 @@ class FreshTarget(NamedTuple):
 
 
 class _Draw(NamedTuple):
-    """A random draw, or a multiple of one."""
+    """A random draw, a multiple of one, or its difference from data."""
 
     origin: int
     """`id` of the draw."""
     line: Line | None
+    is_whole: bool = True
+    """Whether it is the draw itself, or its difference from data, and no multiple."""
 
 
 class FreshTargetObserver(Observer):
@@ -97,7 +100,7 @@ class FreshTargetObserver(Observer):
         return (line for line, other in self._noisy.values() if other == shape)
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
-        """Return whether a call draws like a tensor, or uses such a draw."""
+        """Return whether a call draws in the shape of a tensor, or uses such a draw."""
         if name in _DRAWS:
             return len(self._draws) < _MOST
         if not self._draws:
@@ -111,26 +114,47 @@ class FreshTargetObserver(Observer):
         if not isinstance(result, Tensor) or line is None:
             return
         if name in _DRAWS:
-            if not result.requires_grad and result.ndim > 1:
-                self._draws.keep(result, _Draw(id(result), line))
+            self._note_draw(name, (*args, *(kwargs or {}).values()), result, line)
             return
         operands = list(tensors((*args, *(kwargs or {}).values())))
         known = [(one, draw) for one in operands if (draw := self._draws.of(one)) is not None]
         if result.requires_grad and name in REGRESSIONS | _DIFFERENCES and len(operands) == 2:
             self._compare(known, result, line)
-            return
+        elif not (name in _DIFFERENCES and self._is_target_of_flow(operands, known, result)):
+            self._note_use(name, known, result, line)
+
+    def _note_draw(self, name: str, given: Args, result: Tensor, line: Line) -> None:
+        # Numbers that stand in for data have a shape that is written out.
+        is_like = name == "randn_like" or any(isinstance(one, torch.Size) for one in given)
+        if is_like and not result.requires_grad and result.ndim > 1:
+            self._draws.keep(result, _Draw(id(result), line))
+
+    def _is_target_of_flow(
+        self, operands: list[Tensor], known: list[tuple[Tensor, _Draw]], result: Tensor
+    ) -> bool:
+        """Return whether a difference leads from a draw to data, and keep it."""
+        if len(operands) != 2 or len(known) != 1 or result.requires_grad:
+            return False
+        ((one, draw),) = known
+        if id(one) != draw.origin or operands[0].shape != operands[1].shape:
+            return False
+        self._draws.keep(result, draw)
+        return True
+
+    def _note_use(
+        self, name: str, known: list[tuple[Tensor, _Draw]], result: Tensor, line: Line
+    ) -> None:
         for one, draw in known:
             self._used.add(draw.origin)
             if name in _SUMS and not result.requires_grad and result.shape == one.shape:
                 self._noisy.setdefault(draw.origin, (line, tuple(one.shape)))
             elif not result.requires_grad and result.shape == one.shape:
-                self._draws.keep(result, draw)
+                self._draws.keep(result, draw._replace(is_whole=False))
 
     def _compare(self, known: list[tuple[Tensor, _Draw]], result: Tensor, line: Line) -> None:
         edge = next(map(without_node, edges(result)), None)
         for one, draw in known:
-            is_raw = id(one) == draw.origin
-            if is_raw and edge is not None and draw.line is not None:
+            if draw.is_whole and edge is not None and draw.line is not None:
                 target = FreshTarget(line, edge, draw.line, tuple(one.shape))
                 self._targets.setdefault(draw.origin, target)
 

@@ -26,7 +26,7 @@ SAME_NUMBERS = frozenset(
 )
 """Operations that pass on some or all numbers unchanged."""
 
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     {
         "AbsBackward0",
         "AddBackward0",
@@ -61,6 +61,7 @@ _ELEMENTWISE = frozenset(
         "WhereBackward0",
     }
 )
+"""Operations whose result has one element per element of their input."""
 
 _LOSSES = frozenset(
     {
@@ -85,7 +86,7 @@ _REDUCTIONS = frozenset(
     }
 )
 
-_BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
+_BOUNDED_BY_DATA = ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
 
 
 # `outputs[t] = x` leaves this node. Its inputs are the tensor before the write, and what is
@@ -126,6 +127,12 @@ def is_likelihood(context: RuleContext, softmax: NodeRecord) -> bool:
     if users and all(one.operation.startswith("NllLoss") for one in users):
         return True
     return is_averaged_into_loss(context, softmax.index)
+
+
+def is_custom(node: NodeRecord) -> bool:
+    """Return whether a custom function made a node, which may reverse its gradient."""
+    # Nodes of torch end with a number, as `MulBackward0`; those of custom functions do not.
+    return node.kind == "operation" and not node.operation[-1:].isdigit()
 
 
 def users_up_to_loss(context: RuleContext, node: int) -> Iterator[NodeRecord]:
@@ -378,5 +385,5 @@ def is_divergence(context: RuleContext, node: NodeRecord) -> bool:
             return False
         has_exponential |= one.operation == "ExpBackward0"
         has_square |= one.operation == "PowBackward0" or is_product
-        waiting += inputs if one.operation in _ELEMENTWISE else ()
+        waiting += inputs if one.operation in ELEMENTWISE else ()
     return has_exponential and has_square

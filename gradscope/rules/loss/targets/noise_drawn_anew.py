@@ -18,7 +18,7 @@ class NoiseDrawnAnew(Rule):
     What it finds:
         `noise = torch.randn_like(x)`, `x_t = a * x + b * torch.randn_like(x)` and
         `mse_loss(model(x_t, t), noise)`, as of a diffusion model whose function that adds noise is
-        not given the noise.
+        not given the noise. Also a flow whose target `x - noise` has another noise than its input.
 
     Why it matters:
         Nothing tells the model the target, so it learns to predict the mean, which is 0. The loss
@@ -26,8 +26,9 @@ class NoiseDrawnAnew(Rule):
 
     How it is measured:
         The target of a regression, or what is subtracted from a prediction, is the result of
-        `randn_like`, and no other operation uses it. Another result of `randn_like` with the same
-        shape is multiplied, and added to data outside of the graph. There is no threshold.
+        `randn_like` or `randn(x.shape)`, or its difference from data, and no other operation uses
+        it. Another such result with the same shape is added to data outside of the graph. A draw
+        whose shape is written out may stand in for data, and is left alone. There is no threshold.
 
     How to fix it:
         Add the noise to the data that the loss compares with: `x_t = a * x + b * noise`.

@@ -27,6 +27,19 @@ def subtracted(model, x):
     return (model(given) - noise).square().mean()
 
 
+def drawn_in_shape(model, x):
+    noise = torch.randn(x.shape)
+    given = noisy(x, torch.randn(x.size(), device=x.device))
+    return (model(given) - noise).abs().mean()
+
+
+def flowing(model, x):
+    time = torch.rand(len(x), 1)
+    target = x - torch.randn_like(x)
+    given = (1 - time) * torch.randn_like(x) + time * x
+    return functional.mse_loss(model(given), target)
+
+
 def train(loss):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
@@ -42,11 +55,14 @@ def told(loss, tmp_path):
     return [one for one in found if one.rule == "GS737"]
 
 
-@pytest.mark.parametrize("loss", some_on_push([compared, subtracted], 1))
+SICK = [compared, subtracted, drawn_in_shape, flowing]
+
+
+@pytest.mark.parametrize("loss", some_on_push(SICK, {1, 3}))
 def test_noise_that_the_input_does_not_hold_is_a_warning(loss, tmp_path):
     (found,) = told(loss, tmp_path)
     assert found.severity == "warning"
-    assert "randn_like" in found.related[0].source or "noise" in found.related[0].source
+    assert "randn" in found.related[0].source or "noise" in found.related[0].source
 
 
 def added(model, x):
@@ -68,14 +84,37 @@ def augmented(model, x):
     return functional.mse_loss(model(noisy(x)), wanted)
 
 
+def noisy_on_both_sides(model, x):
+    return functional.mse_loss(model(noisy(x)), x + torch.randn_like(x))
+
+
+def flowing_from_its_noise(model, x):
+    noise, time = torch.randn_like(x), torch.rand(len(x), 1)
+    return functional.mse_loss(model((1 - time) * noise + time * x), x - noise)
+
+
+def stood_in(model, x):
+    wanted = torch.randn(*x.shape)
+    return functional.mse_loss(model(noisy(x)), wanted)
+
+
 def reparameterised(model, x):
     out = model(noisy(x))
     return functional.mse_loss(out + 0.1 * torch.randn_like(out), x)
 
 
-HEALTHY = [added, velocity, of_noise_alone, augmented, reparameterised]
+HEALTHY = [
+    added,
+    velocity,
+    of_noise_alone,
+    augmented,
+    noisy_on_both_sides,
+    flowing_from_its_noise,
+    stood_in,
+    reparameterised,
+]
 
 
-@pytest.mark.parametrize("loss", some_on_push(HEALTHY, {0, 3}))
+@pytest.mark.parametrize("loss", some_on_push(HEALTHY, {0, 3, 4, 5}))
 def test_noise_in_the_input_and_other_targets_are_fine(loss, tmp_path):
     assert not told(loss, tmp_path)

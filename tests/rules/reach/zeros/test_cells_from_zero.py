@@ -71,3 +71,20 @@ def test_a_state_of_zeros_gives_the_hidden_weights_no_gradient(cell):
     (result[0] if isinstance(result, tuple) else result).square().sum().backward()
     assert not layer.weight_hh.grad.any()
     assert layer.weight_ih.grad.any()
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(1, []), (3, ["warning"])])
+def test_a_state_of_zeros_is_no_finding_after_a_single_step(steps, expected, tmp_path):
+    def train():
+        torch.manual_seed(0)
+        layer, head = nn.RNN(4, 8, batch_first=True), nn.Linear(8, 2)
+        optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 1e-3)
+        for _ in range(steps):
+            output, _ = layer(torch.randn(6, 1, 4))
+            loss = head(output[:, -1]).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    found = watching.findings_of(train, tmp_path)
+    assert [one.severity for one in found if one.rule == "GS204"] == expected
