@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import gradscope
 from tests.nightly import some_on_push
+from tests.rules import watching
 from tests.rules.inspecting import only
 
 
@@ -223,3 +224,31 @@ def test_every_target_left_out():
         nn.Linear(6, 3), (torch.randn(9, 6), torch.full((9,), -100)), "cross-entropy"
     )
     assert "ignore_index excludes every target" in only(report.findings, "GS104").message
+
+
+def cleaned(shift, *, broken):
+    """Replace NaN in gradients by 0, in batches of which those of `broken` have a negative root."""
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(12):
+        adam.zero_grad()
+        x = torch.rand(8, 5) + (shift if step in broken else 0)
+        model(x.sqrt()).square().mean().backward()
+        for weight in model.parameters():
+            torch.nan_to_num(weight.grad, nan=0.0, out=weight.grad)
+        adam.step()
+
+
+@pytest.mark.parametrize(
+    ("shift", "broken", "severities"),
+    [
+        (-0.9, range(12), {"error"}),
+        # What is left out now and then is meant, and so is what never occurs.
+        (-0.9, (0, 5), set()),
+        (0, range(12), set()),
+    ],
+)
+def test_nan_that_every_step_replaces_is_told(tmp_path, shift, broken, severities):
+    found = watching.findings_of(lambda: cleaned(shift, broken=broken), tmp_path)
+    assert {one.severity for one in found if one.rule == "GS104"} == severities
