@@ -28,13 +28,13 @@ class PaddingInLoss(Rule):
 
     How it is measured:
         Padding is where the model's `attention_mask` is 0, or where the tokens that an embedding
-        looks up end in its `padding_idx`. The targets of a cross-entropy over as many sequences and
-        positions, or one position less, are compared with that. It is found if at least 16 targets
-        at padding count, all of these are of the same class, this class has a weight, and their
-        share of all targets that count is `share` or more. Losses with `reduction="none"` and
-        log-probabilities that are picked, or summed over the classes, are followed to a sum or mean
-        over positions: it counts padding if no term there is 0. If all terms there are 0, a mean is
-        a note: it divides by the padding, too.
+        looks up end in its `padding_idx`, or begin with several of it. The targets of a
+        cross-entropy over as many sequences and positions, or one position less, are compared with
+        that. It is found if at least 16 targets at padding count, all of these are of the same
+        class, this class has a weight, and their share of all targets that count is `share` or
+        more. Losses with `reduction="none"` and log-probabilities that are picked, or summed over
+        the classes, are followed to a sum or mean over positions: it counts padding if no term
+        there is 0. If all terms there are 0, a mean is a note: it divides by the padding, too.
 
     How to fix it:
         Call `cross_entropy(…, ignore_index=PAD)`, or set the labels at padding to -100:

@@ -93,6 +93,27 @@ def test_mask_of_the_model_tells_padding(findings_of, first):
     assert one.severity == "warning"
 
 
+@pytest.mark.parametrize("loss", [plain, following])
+def test_padding_that_begins_the_sequences_is_found(findings_of, loss):
+    (one,) = found(findings_of(Model(loss), (padded(HALF, first=True),), take))
+    assert "class 0 there" in one.message
+
+
+def test_ignored_padding_that_begins_the_sequences_is_fine(findings_of):
+    assert not found(findings_of(Model(ignored), (padded(HALF, first=True),), take))
+
+
+def test_decoder_that_begins_with_the_padding_token_is_fine(findings_of):
+    """Every first target is the same: the language, say."""
+    tokens = padded((20,) * 24)
+    tokens[:, 0] = PAD
+
+    def of_language(scores, tokens):
+        return plain(scores, torch.cat([tokens[:, 1:], tokens[:, :1] + 3], dim=1).roll(1, 1))
+
+    assert not found(findings_of(Model(of_language), (tokens,), take))
+
+
 def weightless(scores, tokens):
     return plain(scores, tokens, weight=torch.cat([torch.zeros(1), torch.ones(WORDS - 1)]))
 
