@@ -13,6 +13,7 @@ from gradscope.rules.captured_steps.turns import line_of_loss
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.attraction import repulsions
 from gradscope.rules.helpers.loss.allied_players import allied_players
+from gradscope.rules.helpers.loss.binary_likelihoods import minimised_likelihoods
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
     is_policy_loss,
@@ -45,14 +46,15 @@ class LossMaximised(Rule):
     What it finds:
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
-        of the correct classes, a normal density, a mixture of them, the log-likelihood of a
-        conditional random field, a signal-to-noise ratio, or PPO's minimum of two surrogates. Or a
-        Dice coefficient that is not subtracted from 1. And a policy loss without its
-        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a loss that
-        does nothing but reduce the cosine similarity of a network's outputs to its own detached
-        outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
-        such as a domain classifier's error behind a layer that reverses its gradient already. Also
-        a generator of a Wasserstein GAN that lowers the score of its outputs, as its critic does.
+        of the correct classes, a binary cross-entropy or focal loss by hand, a normal density, a
+        mixture of them, the log-likelihood of a conditional random field, a signal-to-noise ratio,
+        or PPO's minimum of two surrogates. Or a Dice coefficient that is not subtracted from 1. And
+        a policy loss without its minus, `(log_prob * advantage).mean()`, or with an entropy that is
+        added. And a loss that does nothing but reduce the cosine similarity of a network's outputs
+        to its own detached outputs, as SimSiam's without its minus. And a term with a minus that
+        alone trains a layer, such as a domain classifier's error behind a layer that reverses its
+        gradient already. Also a generator of a Wasserstein GAN that lowers the score of its
+        outputs, as its critic does.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -69,17 +71,19 @@ class LossMaximised(Rule):
         logarithm of a power over that of a difference. A Dice coefficient is the sum of shares
         within a mask over the sum of both. It is found if at least one error enters with a minus,
         and no term with a plus or an unknown sign. PPO's minimum is found whatever the other terms
-        are. In a run, a loss function with a minus beside other terms is a warning if it alone
-        trains layers, and no custom function lies between it and them. Layers of the model must be
-        trained, by a single optimizer, and in a run by a single backward. A classifier must not be
-        better than chance at first: its cross-entropy is at least `least` of ln(C). Two outputs of
-        the model may be meant to part. Outside of runs, so may what a generator gets from its
-        discriminator: losses of two classes are left alone there. Log-likelihoods may be weighed by
-        costs, and are left alone unless all have the same factor, or the source names the factor as
-        a reward, a return or an advantage, and shows no minus where it is defined. The entropy of
-        classes is the negative sum of probabilities times their logarithms; where it has a plus in
-        such a loss, or beside the surrogates of PPO, it is a warning. An optimizer with
-        `maximize=True` is meant to enlarge the loss.
+        are, and so are log(p) and log(1 - p) of one probability, with weights that are data, or
+        larger the less likely the class is: a weight of its own probability makes an entropy. In a
+        run, a loss function with a minus beside other terms is a warning if it alone trains layers,
+        and no custom function lies between it and them. Layers of the model must be trained, by a
+        single optimizer, and in a run by a single backward. A classifier must not be better than
+        chance at first: its cross-entropy is at least `least` of ln(C). Two outputs of the model
+        may be meant to part. Outside of runs, so may what a generator gets from its discriminator:
+        losses of two classes are left alone there. Log-likelihoods may be weighed by costs, and are
+        left alone unless all have the same factor, or the source names the factor as a reward, a
+        return or an advantage, and shows no minus where it is defined. The entropy of classes is
+        the negative sum of probabilities times their logarithms; where it has a plus in such a
+        loss, or beside the surrogates of PPO, it is a warning. An optimizer with `maximize=True` is
+        meant to enlarge the loss.
 
         In a run with several optimizers: one loss has two means of scores with opposite signs, one
         of data and one of what another optimizer's network has generated. The loss of that
@@ -162,6 +166,7 @@ class LossMaximised(Rule):
         # grow.
         if _opponents(context) is None:
             yield from self._of_errors(context)
+            yield from self._of_two_classes(context)
             yield from self._of_views(context)
             yield from self._of_opposed_layers(context)
 
@@ -240,6 +245,21 @@ class LossMaximised(Rule):
             evidence={"terms_enlarged": len(errors)}
             | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
         )
+
+    def _of_two_classes(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if a step makes the logarithms of both classes smaller."""
+        terms = list(minimised_likelihoods(context))
+        if terms and any(_trains(context, one) for one in terms):
+            yield self.finding(
+                context,
+                message=(
+                    "each step makes log(p) and log(1 - p) smaller: the cross-entropy lacks its "
+                    "minus"
+                ),
+                remedy=_NEGATE,
+                site=terms[0].site,
+                evidence={"terms_enlarged": len(terms)},
+            )
 
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if all the loss does is to push a network's outputs from its targets."""
