@@ -107,7 +107,7 @@ def targets_at_padding(
     there = classes[padded & counts]
     if there.numel() < _LEAST_AT_PADDING:
         return None
-    label = int(there[0])
+    label = int(there[0])  # a target of two classes is 0.0 or 1.0
     if not bool((there == label).all()) or _is_weightless(weight, label):
         return None
     return PaddedTargets(int(counts.sum()), there.numel(), label)
@@ -183,7 +183,7 @@ class TokenSequences:
             return None
 
     def at_padding(
-        self, target: Tensor, ignored: int, weight: Tensor | None
+        self, target: Tensor, ignored: int, weight: Tensor | None, *, are_shares: bool = False
     ) -> PaddedTargets | None:
         """Return how many targets are at padding of the tokens; None if none is, or it is unknown.
 
@@ -191,10 +191,11 @@ class TokenSequences:
             target: Classes, by sequence and position, perhaps flattened.
             ignored: The class that does not count.
             weight: Weights of the classes; None if all have the same.
+            are_shares: Whether the target is 0 or 1 in floating point.
         """
         classes = whole(target) if self._seen else None
         with DisableTorchFunction():
-            if classes is None or classes.is_floating_point():
+            if classes is None or classes.is_floating_point() is not are_shares:
                 return None
             for one in reversed(self._seen):  # a decoder's come last
                 tokens = whole(one.tokens)

@@ -18,9 +18,10 @@ class PaddingInLoss(Rule):
     What it finds:
         A cross-entropy over all positions of a padded batch whose targets at the padding are not
         ignored: labels padded with 0 where `ignore_index` is -100, labels that are a copy of the
-        tokens, or a tagger whose padding has the tag 0. The same in losses by hand: a mean or sum
-        over the log-probabilities of all positions, or over a loss with `reduction="none"`. And a
-        mean over all positions of terms that a mask has set to 0 at the padding.
+        tokens, or a tagger whose padding has the tag 0. So is a binary cross-entropy of one score
+        for each position, other than of a matrix. The same in losses by hand: a mean or sum over
+        the log-probabilities of all positions, or over a loss with `reduction="none"`. And a mean
+        over all positions of terms that a mask has set to 0 at the padding.
 
     Why it matters:
         The mean is one over the padding, too. The more a batch is padded, the less its real
@@ -80,8 +81,10 @@ class PaddingInLoss(Rule):
                     "positions"
                 ),
                 remedy=(
-                    "set the targets at padding to -100, or pass ignore_index if no other target "
-                    f"is {first.padding_class}"
+                    "leave the positions at padding out: scores[mask], targets[mask]"
+                    if first.operation.startswith("binary")
+                    else "set the targets at padding to -100, or pass ignore_index if no other "
+                    f"target is {first.padding_class}"
                 ),
                 site=site,
                 evidence={"padding_share": share, "limit": self.share, "targets": targets},
