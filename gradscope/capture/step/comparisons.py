@@ -37,6 +37,7 @@ LOSS_FUNCTIONS = frozenset(
 _OF_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _IGNORED = -100
 """Class that these losses ignore by default."""
+_OF_TWO_CLASSES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
 _POSITION_OF_IGNORED = 4
 
 _OF_TWO = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss"})
@@ -149,18 +150,21 @@ class ComparisonObserver(Observer):
                     right_from=self._flattened.of(right),
                     reduction=_reduction(name, args, kwargs),
                     ahead=self.tokens.ahead(right, ignored) if ignored is not None else None,
-                    padded=self._padded(right, ignored, args, kwargs),
+                    padded=self._padded(name, right, ignored, args, kwargs),
                     grown=grown,
                     label=_label(right) if name in _OF_TWO else None,
                 )
             )
 
     def _padded(
-        self, target: Tensor, ignored: int | None, args: Args, kwargs: Kwargs
+        self, name: str, target: Tensor, ignored: int | None, args: Args, kwargs: Kwargs
     ) -> PaddedTargets | None:
+        weight = argument(args, kwargs, 2, "weight")
+        # Of two dimensions, the second may hold labels that do not exclude each other.
+        if name in _OF_TWO_CLASSES and weight is None and target.ndim != 2:
+            return self.tokens.at_padding(target, _IGNORED, None, are_shares=True)
         if ignored is None:
             return None
-        weight = argument(args, kwargs, 2, "weight")
         return self.tokens.at_padding(
             target, ignored, weight if isinstance(weight, Tensor) else None
         )

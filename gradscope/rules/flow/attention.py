@@ -210,9 +210,10 @@ class MaskAfterSoftmax(Rule):
         In the graph, the softmax over the last dimension of scores that a product of two computed
         matrices has made, or a sum of one number for each query and one for each key. Between it
         and the product with the values lies an operation that multiplies it by data, or replaces
-        elements. All weights are positive before it; after it some are zero, and the largest is
-        not larger. Weights that are divided afterwards are not judged, nor are scores that were
-        masked, too: then a hidden key has a weight of zero before.
+        elements. All weights are positive before it; after it some are zero, and neither the
+        largest nor the norm of all is larger. A module of dropout is no mask. Weights that are
+        divided afterwards are not judged, nor are scores that were masked, too: then a hidden key
+        has a weight of zero before.
 
     How to fix it:
         `softmax(scores.masked_fill(hidden, -inf), dim=-1)`: mask the scores.
@@ -278,10 +279,19 @@ def _mask(context: RuleContext, softmax: NodeRecord, dimension: int) -> NodeReco
         is_filled = one.operation in _FILLING | {"MulBackward0"}
         if before is None or before.minimum <= 0:
             return None
-        if is_filled and after is not None and after.minimum == 0:
+        if is_filled and after is not None and after.minimum == 0 and not _is_dropout(context, one):
+            # Dropout of the largest weight leaves a norm that is larger.
             is_unscaled = 0 < after.maximum <= before.maximum * (1 + _SAME)
+            is_unscaled &= after.norm <= before.norm * (1 + _SAME)
             return one if is_unscaled else None
     return None
+
+
+def _is_dropout(context: RuleContext, node: NodeRecord) -> bool:
+    if node.module_call is None:
+        return False
+    call = context.recording.calls[node.module_call]
+    return context.recording.modules[call.module].class_name == "Dropout"
 
 
 def _tensor(node: NodeRecord) -> TensorRef:

@@ -160,6 +160,16 @@ class LeftOut:
         return frozenset(s.parameter for s in stats if s.reach in ("gradient", "zero"))
 
     @cached_property
+    def chosen(self) -> OptimizerRecord:
+        """The first optimizer that trains with the same loss: another may train a teacher.
+
+        The first of all if none does.
+        """
+        optimizers = self.optimizers.with_parameters
+        meets = (one for one in optimizers if not self.trained.isdisjoint(one.parameters))
+        return next(meets, optimizers[0])
+
+    @cached_property
     def _subtrees(self) -> Subtrees:
         return Subtrees(self.context.recording)
 

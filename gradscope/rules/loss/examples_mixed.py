@@ -11,7 +11,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss.flow import origin_of_numbers, rows_selected_from
-from gradscope.rules.helpers.loss.inputs import rows_picked, square_scores
+from gradscope.rules.helpers.loss.inputs import known_rows, square_scores
 from gradscope.rules.helpers.loss.reordering_views import layers_over_examples, reordered_views
 from gradscope.rules.rule import Rule
 
@@ -56,7 +56,8 @@ class ExamplesMixed(Rule):
         similarity matrix, statistics of the batch, a permutation or a graph's edges, count as
         intended. A change is a relative difference above 1e-4. The forward of a training script is
         not repeated. There, the loss tells the number of examples: the length of its targets, or
-        the number of rows of probabilities from each of which one is picked. A softmax over a first
+        the number of rows of probabilities from each of which one is picked, or that targets weigh
+        and sum. A softmax over a first
         dimension of this size is reported, unless another dimension has the same size or all others
         have size 1. So is a view of three dimensions or more, of which two neighbours change
         places, unless another view exchanges them back behind a slice, as for the scores of
@@ -312,7 +313,7 @@ def _rows(context: RuleContext) -> int | None:
         one.right.dims[0]
         for one in context.recording.evidence_of(ComparisonRecord)
         if one.operation not in _ELEMENTWISE and one.right_tensor is None and _is_for_each(one)
-    } or {*rows_picked(context)}
+    } or {*known_rows(context)}
     return found.pop() if len(found) == 1 else None
 
 

@@ -30,11 +30,11 @@ class LogScaleOfWrongSign(Rule):
     How it is measured:
         The loss is followed with its signs through sums, means, negations and constant factors to
         `s`, or to `log(v)`. The tensor `exp(s)`, or `v`, multiplies or divides a tensor that goes
-        into a square, a magnitude or an error of the same loss, through sums, parts and further
-        factors alone; or it multiplies such an error. It is found if a larger scale makes both
-        parts of the loss larger, or both smaller. There is no threshold. A log-likelihood is found
-        if with the opposite sign a scale that multiplies would balance a distance, one optimizer
-        steps, and no other backward opposes it.
+        into a square, a magnitude or an error of the same loss, through sums, parts, further
+        factors and linear layers that keep the shape alone; or it multiplies such an error. It is
+        found if a larger scale makes both parts of the loss larger, or both smaller. There is no
+        threshold. A log-likelihood is found if with the opposite sign a scale that multiplies would
+        balance a distance, one optimizer steps, and no other backward opposes it.
 
     How to fix it:
         Add the log-determinant to the log-likelihood, and subtract both from the loss:

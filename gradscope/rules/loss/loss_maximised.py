@@ -13,6 +13,7 @@ from gradscope.rules.captured_steps.turns import line_of_loss
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.attraction import repulsions
 from gradscope.rules.helpers.loss.allied_players import allied_players
+from gradscope.rules.helpers.loss.binary_likelihoods import minimised_likelihoods
 from gradscope.rules.helpers.loss.flow import is_custom
 from gradscope.rules.helpers.loss.policy_terms import (
     PolicyTerm,
@@ -21,7 +22,7 @@ from gradscope.rules.helpers.loss.policy_terms import (
     policy_terms,
     weighs_actions_both_ways,
 )
-from gradscope.rules.helpers.loss.signed_terms import GAINS, SignedTerm, signed_terms
+from gradscope.rules.helpers.loss.signed_terms import SignedTerm, signed_terms
 from gradscope.rules.helpers.loss.swapped_margins import swapped_margins
 from gradscope.rules.helpers.non_finite.gradient_breaks import forward_stats
 from gradscope.rules.loss.first_loss import classes_of
@@ -48,16 +49,16 @@ class LossMaximised(Rule):
     What it finds:
         A loss with a minus too many, such as `-mse_loss(output, target)` or an evidence lower bound
         that is negated twice. Also one without its minus, such as the mean of the log-probabilities
-        of the correct classes, a normal density, a mixture of them, the log-likelihood of a
-        conditional random field, a signal-to-noise ratio, or PPO's minimum of two surrogates. Or a
-        Dice coefficient that is not subtracted from 1. And a policy loss without its
-        minus, `(log_prob * advantage).mean()`, or with an entropy that is added. And a loss that
-        does nothing but reduce the cosine similarity of a network's outputs to its own detached
-        outputs, as SimSiam's without its minus. And a term with a minus that alone trains a layer,
-        such as a domain classifier's error behind a layer that reverses its gradient already. Also
-        a generator that lowers the score of its outputs, as its critic does: of a Wasserstein GAN,
-        or by the label of generated data. And a triplet loss whose sides are swapped,
-        `relu(d_neg - d_pos + margin)`.
+        of the correct classes, a binary cross-entropy or focal loss by hand, a normal density, a
+        mixture of them, the log-likelihood of a conditional random field, a signal-to-noise ratio,
+        or PPO's minimum of two surrogates. Or a Dice coefficient that is not subtracted from 1. And
+        a policy loss without its minus, `(log_prob * advantage).mean()`, or with an entropy that is
+        added. And a loss that does nothing but reduce the cosine similarity of a network's outputs
+        to its own detached outputs, as SimSiam's without its minus. And a term with a minus that
+        alone trains a layer, such as a domain classifier's error behind a layer that reverses its
+        gradient already. Also a generator that lowers the score of its outputs, as its critic does:
+        of a Wasserstein GAN, or by the label of generated data. And a triplet loss whose sides are
+        swapped, `relu(d_neg - d_pos + margin)`.
 
     Why it matters:
         The optimizer moves the weights away from the data. The loss falls without bound, which
@@ -74,18 +75,19 @@ class LossMaximised(Rule):
         logarithm of a power over that of a difference. A Dice coefficient is the sum of shares
         within a mask over the sum of both. It is found if at least one error enters with a minus,
         and no term with a plus or an unknown sign. PPO's minimum is found whatever the other terms
-        are. In a run, a loss function with a minus beside other terms is a warning if it alone
-        trains layers, and no custom function lies between it and them. Layers of the model must be
-        trained, by a single optimizer, and in a run by a single backward. A classifier must not be
-        better than chance at first: its cross-entropy is at least `least` of ln(C). Two outputs of
-        the model may be meant to part. Outside of runs, so may what a generator gets from its
-        discriminator: losses of two classes are left alone there. Log-likelihoods may be weighed by
-        costs, and are left alone unless all have the same factor, or the source names the factor as
-        a reward, a return or an advantage, and shows no minus where it is defined. The entropy of
-        classes is the negative sum of probabilities times their logarithms; where it has a plus in
-        such a loss, beside picked log-probabilities times numbers of both signs, or beside the
-        surrogates of PPO, it is a warning. An optimizer with
-        `maximize=True` is meant to enlarge the loss.
+        are, and so are log(p) and log(1 - p) of one probability, with weights that are data, or
+        larger the less likely the class is: a weight of its own probability makes an entropy. In a
+        run, a loss function with a minus beside other terms is a warning if it alone trains layers,
+        and no custom function lies between it and them. Layers of the model must be trained, by a
+        single optimizer, and in a run by a single backward. A classifier must not be better than
+        chance at first: its cross-entropy is at least `least` of ln(C). Two outputs of the model
+        may be meant to part. Outside of runs, so may what a generator gets from its discriminator:
+        losses of two classes are left alone there. Log-likelihoods may be weighed by costs, and are
+        left alone unless all have the same factor, or the source names the factor as a reward, a
+        return or an advantage, and shows no minus where it is defined. The entropy of classes is
+        the negative sum of probabilities times their logarithms; where it has a plus in such a
+        loss, beside picked log-probabilities times numbers of both signs, or beside the surrogates
+        of PPO, it is a warning. An optimizer with `maximize=True` is meant to enlarge the loss.
 
         A triplet loss is a hinge of a difference of two distances that are never below 0, of which
         the source names one as positive (`pos`, `ap`) and the other as negative (`neg`, `an`), or
@@ -181,6 +183,7 @@ class LossMaximised(Rule):
         # grow.
         if _opponents(context) is None:
             yield from self._of_errors(context)
+            yield from self._of_two_classes(context)
             yield from self._of_views(context)
             yield from self._of_opposed_layers(context)
 
@@ -216,7 +219,7 @@ class LossMaximised(Rule):
     def _of_surrogates(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if a step makes PPO's minimum of two surrogates smaller."""
         terms = [one for one in signed_terms(context) if one.kind == "lower surrogate"]
-        terms = [one for one in terms if _makes_worse(one) and _trains(context, one.node)]
+        terms = [one for one in terms if one.makes_worse and _trains(context, one.node)]
         if terms:
             yield self.finding(
                 context,
@@ -249,11 +252,11 @@ class LossMaximised(Rule):
         terms = list(signed_terms(context))
         # Surrogates have a finding of their own.
         found_elsewhere = ("lower surrogate", "other")
-        errors = [one for one in terms if one.kind not in found_elsewhere and _makes_worse(one)]
-        if not errors or not all(_makes_worse(one) for one in terms):
+        errors = [one for one in terms if one.kind not in found_elsewhere and one.makes_worse]
+        if not errors or not all(one.makes_worse for one in terms):
             return
         errors = [one for one in errors if _trains(context, one.node)]
-        if context.run is None and any(_may_be_adversarial(one) for one in errors):
+        if context.run is None and any(one.may_be_adversarial for one in errors):
             return
         shares = [self._share_of_chance(context, one) for one in errors]
         if not errors or any(share is not None and share < self.least for share in shares):
@@ -275,6 +278,21 @@ class LossMaximised(Rule):
             evidence={"terms_enlarged": len(errors)}
             | ({} if shares[0] is None else {"share_of_chance": shares[0]}),
         )
+
+    def _of_two_classes(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if a step makes the logarithms of both classes smaller."""
+        terms = list(minimised_likelihoods(context))
+        if terms and any(_trains(context, one) for one in terms):
+            yield self.finding(
+                context,
+                message=(
+                    "each step makes log(p) and log(1 - p) smaller: the cross-entropy lacks its "
+                    "minus"
+                ),
+                remedy=_NEGATE,
+                site=terms[0].site,
+                evidence={"terms_enlarged": len(terms)},
+            )
 
     def _of_views(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if all the loss does is to push a network's outputs from its targets."""
@@ -334,20 +352,6 @@ class LossMaximised(Rule):
         share = stat.minimum / math.log(classes)
         context.measured(self.code, "share_of_chance", share, self.least, site=comparison.site)
         return share
-
-
-def _makes_worse(term: SignedTerm) -> bool:
-    """Return whether a step makes an error larger, or something else as its negative."""
-    if term.kind in GAINS:
-        return term.sign > 0
-    return term.sign < 0
-
-
-def _may_be_adversarial(term: SignedTerm) -> bool:
-    """Return whether a generator may enlarge a term, which is about two classes: real or not."""
-    comparison = term.comparison
-    is_binary = comparison is not None and comparison.operation.startswith("binary_cross_entropy")
-    return is_binary or term.node.operation == "LogSigmoidBackward0"
 
 
 def _opponents(context: RuleContext) -> str | None:

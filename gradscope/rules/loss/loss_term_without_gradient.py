@@ -35,12 +35,12 @@ class LossTermWithoutGradient(Rule):
         A sum of terms in which one term was computed from trainable parameters and has no gradient,
         while another has one: a penalty on a gradient from `autograd.grad` without `create_graph`,
         or a term that was detached, computed under `no_grad` or by numpy, or turned into a number
-        by `item()`.
-        In a training run also a term whose gradient reaches parameters of another optimizer alone,
-        which does not step after this backward: a generator's adversarial loss that is computed on
-        `fake.detach()`. Or a term that reaches no parameter but an input: an equation's residual
-        whose second derivative was taken without `create_graph`. And a term of a teacher alone,
-        such as a distillation loss whose two arguments both come from it.
+        by `item()`. In a training run also a term whose gradient reaches parameters of another
+        optimizer alone, which does not step after this backward: a generator's adversarial loss
+        that is computed on `fake.detach()`, or one of a pretrained network's features of it. Or a
+        term that reaches no parameter but an input: an equation's residual whose second derivative
+        was taken without `create_graph`. And a term of a teacher alone, such as a distillation loss
+        whose two arguments both come from it.
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
@@ -52,16 +52,16 @@ class LossTermWithoutGradient(Rule):
         before their mean, such as a log-determinant to a log-likelihood. A term without a gradient
         enters such a sum after a cut, and was computed from parameters that the step trains. If
         several cuts make a term a constant, the finding is at the last of them. What a cut returns
-        may also serve as an index, as the choices of a router do.
-        Nothing is measured in numbers, so there is no threshold. A number that was read by `item()`
-        is recognized by its value, or by the sum of all numbers of the line, times a weight of at
-        most three digits; one of numpy by the function call, which read arrays from tensors before.
-        A term with a gradient is reported if none of the parameters behind it is
-        updated by the steps after any captured backward of this line, an optimizer holds some of
-        them, and another term of the sum trains; where a cut keeps it from them, only backwards
-        with the same cuts count. A term without a gradient that is added also counts if it was
-        computed under `no_grad` by layers of a network that these steps do not update, and nothing
-        else in the loss uses that network or its output.
+        may also serve as an index, as the choices of a router do. Nothing is measured in numbers,
+        so there is no threshold. A number that was read by `item()` is recognized by its value, or
+        by the sum of all numbers of the line, times a weight of at most three digits; one of numpy
+        by the function call, which read arrays from tensors before. A term with a gradient is
+        reported if none of the parameters behind it is updated by the steps after any captured
+        backward of this line, an optimizer holds some of them, and another term of the sum trains;
+        where a cut keeps it from them, only backwards with the same cuts count, and the parameters
+        may be in no optimizer if none of them moves. A term without a gradient that is added also
+        counts if it was computed under `no_grad` by layers of a network that these steps do not
+        update, and nothing else in the loss uses that network or its output.
 
     How to fix it:
         `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that
@@ -126,10 +126,10 @@ class LossTermWithoutGradient(Rule):
             # Turns of several optimizers may share this line, but not the cut.
             at_other_times = run.stepped_ever if cut is None else run.stepped_alike
             is_of_inputs = cut is not None and not parameters
-            is_of_strangers = parameters & run.held and not parameters & (
-                run.stepped | at_other_times
-            )
-            if is_of_inputs or is_of_strangers:
+            # A pretrained network that extracts features is mostly in no optimizer.
+            is_idle = cut is not None and parameters and parameters <= run.unmoved
+            is_of_strangers = not parameters & (run.stepped | at_other_times)
+            if is_of_inputs or (is_of_strangers and (parameters & run.held or is_idle)):
                 place = term if cut is None or cut.site is None else (cut.site, bool(parameters))
                 found.setdefault(place, []).append((term, parameters, cut))
         for alike in found.values():

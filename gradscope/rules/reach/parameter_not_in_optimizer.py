@@ -196,7 +196,7 @@ class ParameterNotInOptimizer(Rule):
     def _finding(
         self, left_out: LeftOut, parts: list[Part], *, severity: Severity, late: bool
     ) -> Finding:
-        context, optimizer = left_out.context, left_out.optimizers.with_parameters[0]
+        context, optimizer = left_out.context, left_out.chosen
         parameters = [index for part in parts for index in sorted(part.parameters)]
         several = len(parts) > 1 or (len(parameters) > 1 and parts[0].module is None)
         it, gets = ("them", "get") if several else ("it", "gets")
@@ -260,7 +260,11 @@ def _doubles(left_out: LeftOut, parts: list[Part]) -> list[tuple[int | None, str
     """Return the lines of further optimizers, one of which was meant for the parts."""
     if not any(map(left_out.is_mistaken, parts)):
         return []
-    return [(one.site, "it holds the same") for one in left_out.optimizers.with_parameters[1:]]
+    return [
+        (one.site, "it holds the same")
+        for one in left_out.optimizers.with_parameters
+        if one is not left_out.chosen
+    ]
 
 
 def _caller(context: RuleContext, parts: list[Part]) -> int | None:

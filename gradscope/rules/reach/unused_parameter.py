@@ -23,6 +23,9 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.needs import Needs, has_backward
 from gradscope.rules.rule import Rule
 
+_AROUND_TERMS = ("Div", "Mean", "Mul", "Sum")
+"""Operations that reduce or weigh the whole loss."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedParameter(Rule):
@@ -135,6 +138,7 @@ class UnusedParameter(Rule):
         replaced = _overwritten(reach, parts) if dropped else None
         if runs and replaced is None:
             replaced = _overwritten_loss(context, loss)
+        loss = _line_of_terms(context) or loss
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
         if replaced is not None:
             order = (replaced.site, *order)
@@ -168,6 +172,19 @@ class UnusedParameter(Rule):
             },
             count=len(parameters),
         )
+
+
+def _line_of_terms(context: RecordingIndex) -> int | None:
+    """Return the line outside of models that adds up the terms of the loss, before its mean."""
+    nodes = context.recording.nodes
+    node = context.first.nodes[0] if context.first.nodes else None
+    while node is not None:
+        inputs = context.successors.get(node.index, ())
+        if node.operation == "AddBackward0" and len(inputs) > 1:
+            return node.site if node.module_call is None else None
+        is_passed = node.kind == "view" or node.operation.startswith(_AROUND_TERMS)
+        node = nodes[inputs[0].node] if is_passed and len(inputs) == 1 else None
+    return None
 
 
 def _without_model(context: RuleContext) -> frozenset[int]:

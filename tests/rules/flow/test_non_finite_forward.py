@@ -247,3 +247,31 @@ def test_a_script_that_reads_a_broken_tensor_by_an_operator_of_python(picked, tm
     (found,) = (one for one in watching.findings_of(loop, tmp_path) if one.rule == "GS104")
     assert found.message.startswith("exp makes infinity")
     assert "exp()" in found.location.source
+
+
+def cleaned(shift, *, broken):
+    """Replace NaN in gradients by 0, in batches of which those of `broken` have a negative root."""
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(12):
+        adam.zero_grad()
+        x = torch.rand(8, 5) + (shift if step in broken else 0)
+        model(x.sqrt()).square().mean().backward()
+        for weight in model.parameters():
+            torch.nan_to_num(weight.grad, nan=0.0, out=weight.grad)
+        adam.step()
+
+
+@pytest.mark.parametrize(
+    ("shift", "broken", "severities"),
+    [
+        (-0.9, range(12), {"error"}),
+        # What is left out now and then is meant, and so is what never occurs.
+        (-0.9, (0, 5), set()),
+        (0, range(12), set()),
+    ],
+)
+def test_nan_that_every_step_replaces_is_told(tmp_path, shift, broken, severities):
+    found = watching.findings_of(lambda: cleaned(shift, broken=broken), tmp_path)
+    assert {one.severity for one in found if one.rule == "GS104"} == severities

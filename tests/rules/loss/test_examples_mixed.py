@@ -553,9 +553,29 @@ def by_gather(shares, classes):
     return shares.log().gather(1, classes[:, None]).mean()
 
 
+def weighed(dimension, columns=1):
+    def loss(scores):
+        targets = torch.linspace(0, 1, scores.numel()).view(scores.shape).softmax(1)
+        return (-targets * scores.log_softmax(dimension)).sum(columns).mean()
+
+    return loss
+
+
+def of_pairs(scores):
+    return weighed(0)(
+        scores @ torch.ones(5, 4).cumsum(1).requires_grad_().softmax(0)[: len(scores)]
+    )
+
+
 @pytest.mark.parametrize(
     ("loss", "width", "expected"),
     [
+        (weighed(0), 4, ["error"]),
+        (weighed(1), 4, []),
+        # The sum tells what is a class: here the rows are.
+        (weighed(0, columns=0), 4, []),
+        (weighed(0), 9, []),
+        (of_pairs, 5, []),
         (picked(0, by_index), 4, ["error"]),
         (picked(0, by_gather), 4, ["error"]),
         (picked(1, by_index), 4, []),

@@ -139,6 +139,35 @@ def test_the_line_that_turns_the_sign_is_told():
     assert found.location.source.endswith("# here")
 
 
+class Mixed(nn.Module):
+    """Glow's layers: a scale of each channel, an invertible convolution, and another scale."""
+
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.ParameterList(0.5 + torch.rand(1, 4, 1, 1) for _ in range(2))
+        self.shift = nn.Parameter(torch.zeros(1, 4, 1, 1))
+        self.weight = nn.Parameter(torch.linalg.qr(torch.randn(4, 4)).Q[:, :, None, None])
+        self.prior = nn.Parameter(torch.linspace(-0.2, 0.3, 4).view(1, 4, 1, 1))
+
+    def forward(self, x):
+        log_det = 0
+        for scale in self.scales:
+            x = functional.conv2d(scale * (x + self.shift), self.weight)
+            log_det = log_det + 4 * torch.log(torch.abs(scale)).sum()
+        far = -0.5 * (x - self.shift) ** 2 / torch.exp(2 * self.prior)
+        return (far - self.prior).flatten(1).sum(1), log_det
+
+
+IMAGES = torch.randn(8, 4, 2, 2, generator=torch.Generator().manual_seed(4))
+
+
+def test_scales_before_an_invertible_convolution_are_followed():
+    torch.manual_seed(0)
+    (found,) = told(Mixed(), lambda out: -(out[0] - out[1]).mean(), IMAGES)
+    assert found.parameters == ("scales.1",)
+    assert not told(Mixed(), lambda out: -(out[0] + out[1]).mean(), IMAGES)
+
+
 class Heads(nn.Module):
     """A mean and a log-variance of each target."""
 
@@ -214,9 +243,10 @@ def test_weights_of_tasks():
 
 
 class Autoencoder(nn.Module):
-    def __init__(self):
+    def __init__(self, width=2):
         super().__init__()
-        self.mean, self.log_var, self.decoder = nn.Linear(4, 2), nn.Linear(4, 2), nn.Linear(2, 4)
+        self.mean, self.log_var = nn.Linear(4, width), nn.Linear(4, width)
+        self.decoder = nn.Linear(width, 4)
 
     def forward(self, x):
         mean, log_var = self.mean(x), self.log_var(x)
@@ -233,6 +263,8 @@ def elbo(out):
 def test_the_divergence_of_an_autoencoder_is_fine():
     torch.manual_seed(0)
     assert not told(Autoencoder(), elbo)
+    # A decoder that keeps the width is followed, as the layers of a flow are.
+    assert not told(Autoencoder(4), elbo)
 
 
 class Temperature(nn.Module):

@@ -64,6 +64,14 @@ def intersection_over_union(out):
     return ((common + 1e-6) / (shares.sum(0) + mask.sum(0) - common + 1e-6)).mean()
 
 
+def two_classes(out, *, weigh=lambda p: 1.0, costs=1.0):
+    """The log-likelihood of two classes; `weigh` gets the probability of the other one."""
+    p, target = out[:, 0].sigmoid().clamp(1e-4, 1 - 1e-4), (Y[:, 0] > 0).float()
+    return costs * (
+        torch.log(p) * weigh(1 - p) * target + weigh(p) * (1 - target) * torch.log(1 - p)
+    )
+
+
 def of_output(function):
     return lambda model, batch: function(model(batch))
 
@@ -94,6 +102,8 @@ SICK = {
     "overlap": dice,
     "overlap of a union": intersection_over_union,
     "density of one width": lambda out: Normal(out, 0.5).log_prob(Y).sum(1).mean(),
+    "two classes": lambda out: two_classes(out).mean(),
+    "focal": lambda out: 1 + two_classes(out, weigh=lambda p: p**2).sum() / 7,
     "magnitudes": lambda out: (
         Laplace(out[:, 0], functional.softplus(out[:, 1])).log_prob(Y[:, 0]).mean()
     ),
@@ -148,6 +158,11 @@ HEALTHY = {
         functional.cross_entropy(out, CLASSES, reduction="none") * -COSTS.abs()
     ).mean(),
     "entropy": lambda out: (out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
+    "two classes": lambda out: -two_classes(out).mean(),
+    "focal": lambda out: 1 - two_classes(out, weigh=lambda p: p**2).sum() / 7,
+    "entropy of two classes": lambda out: two_classes(out, weigh=lambda p: 1 - p).mean(),
+    "costs of two actions": lambda out: two_classes(out, costs=COSTS.abs()).mean(),
+    "cost of all actions": lambda out: 3.0 * two_classes(out).sum(),
     "pushed apart": lambda out: functional.relu(1 - (out - Y).pow(2).sum(1)).mean(),
     "energy": lambda out: -out.pow(2).mean(),
     "two outputs pushed apart": lambda out: -functional.mse_loss(out[:, 0], out[:, 1]),

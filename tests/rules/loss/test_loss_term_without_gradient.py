@@ -270,6 +270,43 @@ def test_term_of_the_same_optimizer_is_fine(tmp_path):
     assert not adversarial(tmp_path, taken=lambda fake: fake.detach(), shared=True)
 
 
+def perceptual(tmp_path, *, taken, moved=False):
+    """Compare features of a network without an optimizer, and the outputs themselves."""
+    torch.manual_seed(0)
+    generator, extractor = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+    adam = torch.optim.Adam(generator.parameters(), lr=0.01)
+
+    def train():
+        for _ in range(8):
+            adam.zero_grad()
+            x, y = torch.randn(16, 4), torch.randn(16, 6)
+            fake = generator(x)
+            content = functional.l1_loss(extractor(taken(fake)), extractor(y).detach())
+            (content + functional.l1_loss(fake, y)).backward()
+            adam.step()
+            if moved:
+                for weight in extractor.parameters():
+                    weight.data.sub_(weight.grad, alpha=0.1)
+                    weight.grad = None
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS704"]
+
+
+def test_features_of_a_detached_output_train_nothing(tmp_path):
+    (found,) = perceptual(tmp_path, taken=lambda fake: fake.detach())
+    assert (found.severity, len(found.parameters)) == ("error", 2)
+    assert "taken=lambda fake: fake.detach()" in found.location.source
+
+
+@pytest.mark.parametrize("moved", some_on_push([False, True], 2))
+def test_features_of_an_output_are_fine(tmp_path, moved):
+    assert not perceptual(tmp_path, taken=lambda fake: fake, moved=moved)
+
+
+def test_features_that_the_script_trains_by_hand_are_near_but_fine(tmp_path):
+    assert not perceptual(tmp_path, taken=lambda fake: fake.detach(), moved=True)
+
+
 def equation(tmp_path, *, create_graph, weight=1.0):
     """Train a network by an equation of its derivatives and by the values at the ends."""
     torch.manual_seed(0)

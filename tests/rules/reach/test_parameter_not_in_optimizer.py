@@ -311,3 +311,31 @@ def test_a_parametrization_that_keeps_the_weight_is_fine_behind_the_optimizer(tm
         nn.utils.parametrizations.spectral_norm(layer)
 
     assert not findings_of(trained(late=True, wrap=wrap), tmp_path)
+
+
+def distilled():
+    """A teacher that its own optimizer has trained, and a student without its projection's."""
+    torch.manual_seed(0)
+    teacher, student = (nn.Sequential(nn.Linear(4, n), nn.Tanh(), nn.Linear(n, 3)) for n in (16, 8))
+    projection = nn.Linear(8, 16)
+    early = torch.optim.SGD(teacher.parameters(), lr=0.1)
+    x = torch.randn(16, 4)
+    y = x[:, :3].argmax(1)
+    for _ in range(6):
+        early.zero_grad()
+        nn.functional.cross_entropy(teacher(x), y).backward()
+        early.step()
+    late = torch.optim.SGD(student.parameters(), lr=0.1)
+    for _ in range(20):
+        late.zero_grad()
+        with torch.no_grad():
+            hint = teacher[0](x)
+        loss = nn.functional.cross_entropy(student(x), y)
+        (loss + nn.functional.mse_loss(projection(student[0](x)), hint)).backward()
+        late.step()
+
+
+def test_the_optimizer_of_the_same_loss_is_named(tmp_path):
+    (found,) = [one for one in findings_of(distilled, tmp_path) if one.rule == "GS205"]
+    assert found.parameters == ("projection.weight", "projection.bias")
+    assert found.location.source.startswith("late = ")

@@ -44,6 +44,33 @@ def test_heads_that_run_for_nothing_are_one_warning_at_the_loss(findings_of):
     assert found.message == "aside (4 parameters) runs, but the loss does not use it"
 
 
+def two_terms(output, target):
+    each = functional.cross_entropy(output[0], target, reduction="none")
+    each = each + 0.1 * output[0].square().sum(1)
+    return each.mean() / 2
+
+
+def sum_of_a_model(output, target):
+    return output[0].mean()
+
+
+@pytest.mark.parametrize(
+    ("loss_fn", "source"),
+    [
+        (two_terms, "each = each + 0.1 * output[0].square().sum(1)"),
+        (sum_of_a_model, "return output[0].mean()"),
+    ],
+)
+def test_the_line_that_adds_up_the_terms_is_told(findings_of, loss_fn, source):
+    class Residual(Heads):
+        def forward(self, x):
+            output, aside = super().forward(x)
+            return output + x[:, :4] * output, aside
+
+    found = findings_of(Residual(), (X, CLASSES), loss_fn, probe_steps=1)
+    assert only(found, "GS203").location.source == source
+
+
 def test_head_that_never_runs_and_that_no_code_reads_is_a_warning(findings_of):
     (found,) = findings_of(Heads(runs=0, waits=1), (X, CLASSES), loss, probe_steps=1)
     assert (found.rule, found.severity) == ("GS203", "warning")

@@ -44,13 +44,16 @@ def mask_around(tokens: Tensor) -> Tensor | None:
     return None
 
 
-def padding_of(tokens: Tensor, padding: int | None, mask: Tensor | None) -> Tensor | None:
+def padding_of(
+    tokens: Tensor, padding: int | None, mask: Tensor | None, *, at_start: bool = False
+) -> Tensor | None:
     """Return where tokens are padding, None if there is none or it is unknown.
 
     Args:
         tokens: A batch of sequences, either dimension first.
         padding: The token that its embedding does not learn, which has to end the sequences.
         mask: 0 at padding; None if there is no mask.
+        at_start: Whether it may begin them as well, as that of histories of users does.
     """
     if mask is not None and not mask.is_floating_point():
         found = mask == 0
@@ -68,6 +71,16 @@ def padding_of(tokens: Tensor, padding: int | None, mask: Tensor | None) -> Tens
         # The first token may be the same one: some decoders begin with it.
         if bool((ends == found).narrow(dimension, 1, tokens.shape[dimension] - 1).all()):
             return ends
+    return _at_start(found) if at_start else None
+
+
+def _at_start(found: Tensor) -> Tensor | None:
+    for dimension in (1, 0):
+        starts = found.long().cumprod(dimension).bool()
+        # A decoder may begin with this token: padding is longer somewhere.
+        is_longer = bool(starts.narrow(dimension, 1, found.shape[dimension] - 1).any())
+        if is_longer and bool((starts == found).all()) and not bool(found.all(dimension).any()):
+            return found
     return None
 
 
@@ -86,14 +99,15 @@ def targets_at_padding(
     if classes.numel() != padded.numel():
         if classes.numel() != rows * (length - 1):
             return None
-        padded = padded[:, :-1]
+        # Of padding at the start, the last position has the first token for its target.
+        padded = padded[:, 1:] if bool(padded[:, 0].any()) else padded[:, :-1]
     classes = classes.reshape(padded.shape)
     # Models may set their own `ignore_index`, and mark targets by torch's default as well.
     counts = (classes != ignored) & (classes != _IGNORED)
     there = classes[padded & counts]
     if there.numel() < _LEAST_AT_PADDING:
         return None
-    label = int(there[0])
+    label = int(there[0])  # a target of two classes is 0.0 or 1.0
     if not bool((there == label).all()) or _is_weightless(weight, label):
         return None
     return PaddedTargets(int(counts.sum()), there.numel(), label)
@@ -169,7 +183,7 @@ class TokenSequences:
             return None
 
     def at_padding(
-        self, target: Tensor, ignored: int, weight: Tensor | None
+        self, target: Tensor, ignored: int, weight: Tensor | None, *, are_shares: bool = False
     ) -> PaddedTargets | None:
         """Return how many targets are at padding of the tokens; None if none is, or it is unknown.
 
@@ -177,16 +191,17 @@ class TokenSequences:
             target: Classes, by sequence and position, perhaps flattened.
             ignored: The class that does not count.
             weight: Weights of the classes; None if all have the same.
+            are_shares: Whether the target is 0 or 1 in floating point.
         """
         classes = whole(target) if self._seen else None
         with DisableTorchFunction():
-            if classes is None or classes.is_floating_point():
+            if classes is None or classes.is_floating_point() is not are_shares:
                 return None
             for one in reversed(self._seen):  # a decoder's come last
                 tokens = whole(one.tokens)
                 if tokens is None or tokens.device != classes.device or not tokens.numel():
                     continue
-                padded = padding_of(tokens, one.padding, one.mask)
+                padded = padding_of(tokens, one.padding, one.mask, at_start=True)
                 found = padded if padded is None or padded.device == classes.device else None
                 if found is not None:
                     return targets_at_padding(found, classes, ignored, weight)
@@ -221,7 +236,7 @@ class TokenSequences:
                 continue
             if one.padding is None and one.mask is None:
                 continue  # of positions, or segments
-            padded = padding_of(tokens, one.padding, one.mask)
+            padded = padding_of(tokens, one.padding, one.mask, at_start=True)
             if padded is None or padded.device != terms.device:
                 return None  # a decoder's come last
             if is_shifted:  # the target is the next token

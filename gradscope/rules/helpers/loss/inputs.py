@@ -68,7 +68,13 @@ def product_with_bias(context: RuleContext, total: NodeRecord) -> NodeRecord | N
     return product if is_linear and is_one_layer else None
 
 
-def rows_picked(context: RuleContext) -> Iterator[int]:
+def known_rows(context: RuleContext) -> Iterator[int]:
+    """Yield the number of rows `n` of which the loss shows that each has its own classes."""
+    yield from _rows_picked(context)
+    yield from _rows_weighed(context)
+
+
+def _rows_picked(context: RuleContext) -> Iterator[int]:
     """Yield the number of rows `n` where one of several probabilities `[n, classes]` is picked."""
     softmaxes = {one.node for one in context.recording.evidence_of(SoftmaxRecord)}
     for node in context.first.nodes:
@@ -84,6 +90,43 @@ def rows_picked(context: RuleContext) -> Iterator[int]:
         # An index of rows alone would keep all of their columns.
         if is_softmax and len(dims) == 2 and rest in ((dims[0],), (dims[0], 1)) and dims[0] > 1:
             yield dims[0]
+
+
+def _rows_weighed(context: RuleContext) -> Iterator[int]:
+    """Yield the number of rows `n` whose log-probabilities `[n, classes]` targets weigh and sum.
+
+    A linear layer with a bias made the scores. Those of pairs are read along both dimensions.
+    """
+    for one in context.recording.evidence_of(SoftmaxRecord):
+        node = context.recording.nodes[one.node]
+        dims = node.dims() or ()
+        if node.operation != "LogSoftmaxBackward0" or len(dims) != 2 or dims[0] in (1, dims[1]):
+            continue
+        inputs = context.successors.get(node.index, ())
+        made = _unturned(context, inputs[0].node) if len(inputs) == 1 else None
+        # A product without a bias may be one of two computed matrices.
+        is_of_layer = made is not None and (
+            made.operation in LINEAR - {"MmBackward0"}
+            or (made.operation == "AddBackward0" and product_with_bias(context, made) is not None)
+        )
+        if is_of_layer and _is_summed(context, node, dims):
+            yield dims[0]
+
+
+def _is_summed(context: RuleContext, node: NodeRecord, dims: tuple[int, ...]) -> bool:
+    """Return whether data multiply a matrix, and each row of the product is summed."""
+    found, is_weighed = node, False
+    while len(users := context.users.get(found.index, ())) == 1:
+        found = context.recording.nodes[users[0]]
+        if found.operation == "SumBackward1":
+            return is_weighed and found.dims() in ((dims[0],), (dims[0], 1))
+        is_product = found.operation == "MulBackward0" and (
+            len(context.successors.get(found.index, ())) == 1
+        )
+        is_weighed |= is_product
+        if found.dims() != dims or not (is_product or found.operation == "NegBackward0"):
+            return False
+    return False
 
 
 def square_scores(context: RuleContext) -> Iterator[ComparisonRecord]:

@@ -25,6 +25,9 @@ _CARRIES = (
 )
 """Operations that carry what was scaled to the distance, further scales included."""
 
+_MIXING = ("Addmm", "Bmm", "Convolution", "Mm")
+"""Linear maps: of as many channels as they take, as the invertible ones of a flow."""
+
 
 class LogScale(NamedTuple):
     """A positive tensor, and its logarithm in the loss."""
@@ -166,18 +169,35 @@ def _ends(context: RuleContext, loss: Mapping[int, int]) -> frozenset[int]:
         is_positive = stat is not None and stat.minimum >= 0
         if sign > 0 and is_positive and (is_even or index in errors):
             found.add(index)
+        elif stat is not None and (is_positive if sign > 0 else sign and stat.maximum <= 0):
+            found |= _weighed(context, node, inputs)
     return frozenset(found)
+
+
+def _weighed(context: RuleContext, node: NodeRecord, inputs: list[int]) -> set[int]:
+    """Return the squares in a term that weighs them, or divides them by a variance."""
+    if node.operation not in ("DivBackward0", "MulBackward0") or len(set(inputs)) != 2:
+        return set()
+    squares = inputs[:1] if node.operation == "DivBackward0" else inputs
+    nodes = [one for square in squares for one in linear_signs(context, [square])]
+    return {
+        one for one in nodes if context.recording.nodes[one].operation.startswith(("Abs", "Pow"))
+    }
 
 
 def _carried_to(context: RuleContext, node: int) -> Iterator[int]:
     """Yield the operations that what was scaled reaches through sums, parts and other scales."""
     waiting, seen = [node], {node}
     while waiting:
-        for user in context.users.get(waiting.pop(), ()):
+        index = waiting.pop()
+        for user in context.users.get(index, ()):
             if user in seen:
                 continue
             seen.add(user)
             yield user
             record = context.recording.nodes[user]
-            if record.kind == "view" or record.operation.startswith(_CARRIES):
+            is_mixed = record.operation.startswith(_MIXING) and record.dims() == (
+                context.recording.nodes[index].dims()
+            )
+            if record.kind == "view" or record.operation.startswith(_CARRIES) or is_mixed:
                 waiting.append(user)

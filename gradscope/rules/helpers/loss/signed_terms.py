@@ -54,7 +54,7 @@ _PICKING = frozenset(
 )
 _SCALING = frozenset({"ClampBackward1", "ClampMinBackward0", "MulBackward0", "PowBackward0"})
 _LIKELIHOODS = ("log-likelihood", "lower surrogate")
-GAINS = (*_LIKELIHOODS, "overlap", "signal-to-noise ratio")
+_GAINS = (*_LIKELIHOODS, "overlap", "signal-to-noise ratio")
 """Kinds of terms that are larger, the better the model is."""
 
 TermKind = Literal[
@@ -80,6 +80,20 @@ class SignedTerm:
     """The loss function of an `error`."""
     flip: NodeRecord | None
     """First operation after the term that changes the sign; None without one."""
+
+    @property
+    def makes_worse(self) -> bool:
+        """Whether a step makes an error larger, or something else as its negative."""
+        return self.sign > 0 if self.kind in _GAINS else self.sign < 0
+
+    @property
+    def may_be_adversarial(self) -> bool:
+        """Whether a generator may enlarge it: it is about two classes, real or not."""
+        comparison = self.comparison
+        is_binary = comparison is not None and comparison.operation.startswith(
+            "binary_cross_entropy"
+        )
+        return is_binary or self.node.operation == "LogSigmoidBackward0"
 
 
 def signed_terms(context: RuleContext) -> Iterator[SignedTerm]:

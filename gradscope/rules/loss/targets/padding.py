@@ -19,9 +19,10 @@ class PaddingInLoss(Rule):
     What it finds:
         A cross-entropy over all positions of a padded batch whose targets at the padding are not
         ignored: labels padded with 0 where `ignore_index` is -100, labels that are a copy of the
-        tokens, or a tagger whose padding has the tag 0. The same in losses by hand: a mean or sum
-        over the log-probabilities of all positions, or over a loss with `reduction="none"`. And a
-        mean over all positions of terms that a mask has set to 0 at the padding.
+        tokens, or a tagger whose padding has the tag 0. So is a binary cross-entropy of one score
+        for each position, other than of a matrix. The same in losses by hand: a mean or sum over
+        the log-probabilities of all positions, or over a loss with `reduction="none"`. And a mean
+        over all positions of terms that a mask has set to 0 at the padding.
 
     Why it matters:
         The mean is one over the padding, too. The more a batch is padded, the less its real
@@ -29,13 +30,13 @@ class PaddingInLoss(Rule):
 
     How it is measured:
         Padding is where the model's `attention_mask` is 0, or where the tokens that an embedding
-        looks up end in its `padding_idx`. The targets of a cross-entropy over as many sequences and
-        positions, or one position less, are compared with that. It is found if at least 16 targets
-        at padding count, all of these are of the same class, this class has a weight, and their
-        share of all targets that count is `share` or more. Losses with `reduction="none"` and
-        log-probabilities that are picked, or summed over the classes, are followed to a sum or mean
-        over positions: it counts padding if no term there is 0. If all terms there are 0, a mean is
-        a note: it divides by the padding, too.
+        looks up end in its `padding_idx`, or begin with several of it. The targets of a
+        cross-entropy over as many sequences and positions, or one position less, are compared with
+        that. It is found if at least 16 targets at padding count, all of these are of the same
+        class, this class has a weight, and their share of all targets that count is `share` or
+        more. Losses with `reduction="none"` and log-probabilities that are picked, or summed over
+        the classes, are followed to a sum or mean over positions: it counts padding if no term
+        there is 0. If all terms there are 0, a mean is a note: it divides by the padding, too.
 
     How to fix it:
         Call `cross_entropy(…, ignore_index=PAD)`, or set the labels at padding to -100:
@@ -81,8 +82,10 @@ class PaddingInLoss(Rule):
                     "positions"
                 ),
                 remedy=(
-                    "set the targets at padding to -100, or pass ignore_index if no other target "
-                    f"is {first.padding_class}"
+                    "leave the positions at padding out: scores[mask], targets[mask]"
+                    if first.operation.startswith("binary")
+                    else "set the targets at padding to -100, or pass ignore_index if no other "
+                    f"target is {first.padding_class}"
                 ),
                 site=site,
                 evidence={"padding_share": share, "limit": self.share, "targets": targets},

@@ -93,6 +93,53 @@ def test_mask_of_the_model_tells_padding(findings_of, first):
     assert one.severity == "warning"
 
 
+@pytest.mark.parametrize("loss", [plain, following])
+def test_padding_that_begins_the_sequences_is_found(findings_of, loss):
+    (one,) = found(findings_of(Model(loss), (padded(HALF, first=True),), take))
+    assert "class 0 there" in one.message
+
+
+def test_ignored_padding_that_begins_the_sequences_is_fine(findings_of):
+    assert not found(findings_of(Model(ignored), (padded(HALF, first=True),), take))
+
+
+def test_decoder_that_begins_with_the_padding_token_is_fine(findings_of):
+    """Every first target is the same: the language, say."""
+    tokens = padded((20,) * 24)
+    tokens[:, 0] = PAD
+
+    def of_language(scores, tokens):
+        return plain(scores, torch.cat([tokens[:, 1:], tokens[:, :1] + 3], dim=1).roll(1, 1))
+
+    assert not found(findings_of(Model(of_language), (tokens,), take))
+
+
+def following_items(scores, tokens):
+    """Whether an item is the next: of one item each that is, as recommenders are trained."""
+    each = scores[..., 0].flatten()
+    return functional.binary_cross_entropy_with_logits(each, torch.ones_like(each))
+
+
+def following_items_masked(scores, tokens):
+    each = scores[..., 0][tokens != PAD]
+    return functional.binary_cross_entropy_with_logits(each, torch.ones_like(each))
+
+
+def many_labels(scores, tokens):
+    """As many labels as positions, most of which are 0."""
+    each = scores[..., 0]
+    return functional.binary_cross_entropy_with_logits(each, torch.zeros_like(each))
+
+
+@pytest.mark.parametrize(
+    ("loss", "count"), [(following_items, 1), (following_items_masked, 0), (many_labels, 0)]
+)
+@pytest.mark.parametrize("first", [False, True])
+def test_scores_of_two_classes_at_padding_are_found(findings_of, loss, count, first):
+    told = found(findings_of(Model(loss), (padded(HALF, first=first),), take))
+    assert [one.severity for one in told] == ["warning"] * count
+
+
 def weightless(scores, tokens):
     return plain(scores, tokens, weight=torch.cat([torch.zeros(1), torch.ones(WORDS - 1)]))
 
