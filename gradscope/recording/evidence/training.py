@@ -105,6 +105,7 @@ class TrainedOptimizer:
             "rate_function",
             "planned_steps",
             "plateau_site",
+            "schedule_site",
             "undecayed",
             "name_filters",
         }
@@ -134,6 +135,8 @@ class TrainedOptimizer:
     """
     plateau_site: int | None = None
     """Line that made its `ReduceLROnPlateau`; None without one."""
+    schedule_site: int | None = None
+    """Line that made its learning-rate scheduler; None if it was made before recording started."""
     undecayed: tuple[int, ...] = ()
     """Parameters without weight decay, if other groups have one."""
     name_filters: tuple[tuple[str, int], ...] = ()

@@ -9,6 +9,7 @@ from gradscope.frozen import dataclass
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.schedules import schedule_lines
 from gradscope.rules.rule import Rule
 
 _SHARE = 0.25
@@ -85,6 +86,7 @@ class ScheduleSteppedRarely(Rule):
             if not 0 < made < _SHARE * steps:
                 continue
             call = calls[0][0]
+            site, beside = schedule_lines(context, series, call)
             rate = series.windows[-1].step.lr
             name = call.subject or "the scheduler"
             yield self.finding(
@@ -96,8 +98,11 @@ class ScheduleSteppedRarely(Rule):
                 ),
                 remedy="call scheduler.step() after every optimizer.step(), or plan the schedule "
                 "in epochs",
-                site=call.site,
-                related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+                site=site,
+                related=(
+                    beside,
+                    context.related(series.windows[0].step.site, "the optimizer steps here"),
+                ),
                 parameters=series.parameters,
                 evidence={"steps_planned": planned, "steps": steps, "scheduler_steps": made},
                 count=steps,
@@ -125,6 +130,7 @@ class ScheduleSteppedRarely(Rule):
         if stages[-1] >= self.warm_up_rate * own:
             return
         call = calls[0][0]
+        site, beside = schedule_lines(context, series, call)
         yield self.finding(
             context,
             message=(
@@ -133,8 +139,11 @@ class ScheduleSteppedRarely(Rule):
             ),
             remedy="call scheduler.step() after every optimizer.step(), or plan the warm-up in "
             "epochs",
-            site=call.site,
-            related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+            site=site,
+            related=(
+                beside,
+                context.related(series.windows[0].step.site, "the optimizer steps here"),
+            ),
             parameters=series.parameters,
             evidence={
                 "warm_up_rate": stages[-1] / own,
