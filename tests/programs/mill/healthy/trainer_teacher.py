@@ -52,13 +52,7 @@ class DistillingTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.teacher = teacher.eval().requires_grad_(False)
         self.projection = projection
-
-    def create_optimizer(self, model=None):
-        optimizer = super().create_optimizer()
-        optimizer.add_param_group(
-            {"params": list(self.projection.parameters()), "weight_decay": 0.0}
-        )
-        return optimizer
+        self.model.add_module("projection", projection)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         output = model(**inputs, output_hidden_states=True)
