@@ -136,6 +136,7 @@ class Positions:
             rested=self._site(one.rested),
             rate_function=self._site(one.rate_function),
             plateau_site=self._site(one.plateau_site),
+            schedule_site=self._site(one.schedule_site),
             undecayed=tuple(self.parameters[index] for index in one.undecayed),
             name_filters=tuple((word, self.sites[site]) for word, site in one.name_filters),
         )

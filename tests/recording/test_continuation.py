@@ -206,6 +206,7 @@ def test_records_of_the_second_part_refer_to_the_lines_and_parameters_of_the_who
         rested=1,
         rate_function=2,
         plateau_site=3,
+        schedule_site=4,
         undecayed=(0,),
         name_filters=(("bias", 4),),
     )
@@ -218,6 +219,7 @@ def test_records_of_the_second_part_refer_to_the_lines_and_parameters_of_the_who
         rested=11,
         rate_function=12,
         plateau_site=13,
+        schedule_site=14,
         undecayed=(1,),
         name_filters=(("bias", 14),),
     )

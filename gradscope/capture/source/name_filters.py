@@ -33,21 +33,47 @@ def name_filters(file: str) -> tuple[NameFilter, ...]:
 
 
 def _lists(tree: ast.Module) -> Iterator[tuple[str, NameFilter]]:
-    """Yield the variables that are lists of words, with the list."""
+    """Yield the names of lists of words, of variables and of settings, with the list."""
     for node in ast.walk(tree):
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ):
-                one = _filter_of(value)
-                if one is not None:
-                    yield name, one
-            case ast.FunctionDef(args=ast.arguments(args=given, defaults=[_, *_] as defaults)):
-                for argument, default in zip(given[-len(defaults) :], defaults, strict=True):
-                    one = _filter_of(default)
-                    if one is not None:
-                        yield argument.arg, one
+        for name, value in _named(node):
+            one = _filter_of(value)
+            if one is not None:
+                yield name, one
+
+
+def _named(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield values that get a name: of a variable, an attribute, an argument or a key."""
+    match node:
+        case (
+            ast.Assign(targets=[target], value=value)
+            | ast.AnnAssign(target=target, value=ast.expr() as value)
+        ):
+            name = _name_of(target)
+            if name is not None:
+                yield name, value
+        case ast.FunctionDef(args=ast.arguments(args=given, defaults=[_, *_] as defaults)):
+            for argument, default in zip(given[-len(defaults) :], defaults, strict=True):
+                yield argument.arg, default
+        case ast.keyword(arg=str(name), value=value):
+            yield name, value
+        case ast.Dict():
+            yield from _items(node)
+
+
+def _items(node: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, value
+
+
+def _name_of(node: ast.expr) -> str | None:
+    """Return the name of a variable, an attribute, or a key such as `config["no_decay"]`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+    return None
 
 
 def _of_any(node: ast.AST, lists: dict[str, NameFilter]) -> NameFilter | None:
@@ -61,7 +87,8 @@ def _of_any(node: ast.AST, lists: dict[str, NameFilter]) -> NameFilter | None:
                 )
             ],
         ) if word == target:
-            return lists.get(words.id) if isinstance(words, ast.Name) else _filter_of(words)
+            name = _name_of(words)
+            return _filter_of(words) if name is None else lists.get(name)
     return None
 
 
@@ -87,6 +114,9 @@ def _of_or(node: ast.AST) -> NameFilter | None:
 
 
 def _filter_of(value: ast.expr) -> NameFilter | None:
+    match value:  # the setting of a dataclass
+        case ast.Call(keywords=[ast.keyword(arg="default_factory", value=ast.Lambda(body=made))]):
+            value = made
     if not isinstance(value, ast.List | ast.Tuple | ast.Set) or not value.elts:
         return None
     words = [one.value for one in value.elts if isinstance(one, ast.Constant)]

@@ -27,6 +27,11 @@ _CLIPS = frozenset({"clamp", "clip"})
 _PRODUCT, _DIFFERENCE = "mul", "sub"
 _ROUNDING = 1e-6
 """Deviation of a ratio from 1 that counts as rounding."""
+_NORMALISING = frozenset({"sub", "div"})
+_LEAST_SCALED = 8
+_APART = 0.9
+"""Share of the numbers before a normalisation that differ from each other. Rewards of few values
+are the same on other data."""
 _MOST = 4_096
 """Maximum number of calls that are read, and of elements of a factor that are kept."""
 
@@ -70,6 +75,8 @@ class UnvaryingObserver(Observer):
         """By `id`: differences of a tensor of the graph and another that is not of it."""
         self._pending = TensorNotes[tuple[Line, ZeroQuotient | None]]()
         """Line of a result, and the quotient; None for a ratio."""
+        self._raw = TensorNotes[frozenset[float]]()
+        """By `id` of numbers without a graph that were normalised: what they were before."""
         self._calls = 0
 
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -82,6 +89,8 @@ class UnvaryingObserver(Observer):
             return known is not None and known() is given
         if name == _DIFFERENCE and given.requires_grad and torch.is_grad_enabled():
             return len(args) > 1 and _is_other(args[1], given)
+        if self._is_scaled(name, args):
+            return True
         if name in _DIVISIONS and not given.is_floating_point() and given.numel() > 1:
             # Without a rounding mode, they divide whole numbers to floats.
             return name not in ("div", "divide") or bool((kwargs or {}).get("rounding_mode"))
@@ -94,6 +103,8 @@ class UnvaryingObserver(Observer):
         self._calls += 1
         if name == "exp":
             self._see_ratio(result, line)
+        elif self._is_scaled(name, args):
+            self._see_scaled(args[0], result)
         elif name == _DIFFERENCE and result.requires_grad:
             self._differences[id(result)] = WeakTensor(result)
         elif name in _DIVISIONS:
@@ -110,6 +121,27 @@ class UnvaryingObserver(Observer):
         self._factors.clear()
         self._differences.clear()
         self._pending.clear()
+        self._raw.clear()
+
+    def _is_scaled(self, name: str, args: Args) -> bool:
+        """Return whether a call may normalise numbers, or is a view of such numbers."""
+        given = args[0]
+        if not isinstance(given, Tensor) or given.requires_grad or not given.is_floating_point():
+            return False
+        if name in _VIEWS:
+            return self._raw.of(given) is not None and self._pending.of(given) is None
+        other = args[1] if len(args) > 1 else None
+        is_one = isinstance(other, Tensor) and other.numel() == 1 and not other.requires_grad
+        return name in _NORMALISING and is_one and _LEAST_SCALED <= given.numel() <= _MOST
+
+    def _see_scaled(self, given: object, result: Tensor) -> None:
+        raw = self._raw.of(given)
+        if raw is None and isinstance(given, Tensor) and has_numbers(given):
+            values = given.detach().reshape(-1).tolist()
+            known = frozenset(map(float, values))
+            raw = known if len(known) >= _APART * len(values) else frozenset()
+        if raw:
+            self._raw.keep(result, raw)
 
     def _see_ratio(self, result: Tensor, line: Line) -> None:
         if result.numel() < 2 or not has_numbers(result):
@@ -149,8 +181,11 @@ class UnvaryingObserver(Observer):
         if quotient is None:
             other = next((one for one in args[:2] if one is not used), None)
             if name == _PRODUCT and _is_constant(other):
-                values = other.detach().reshape(-1)[:_MOST].tolist()
-                self._factors[line] = UnitRatio(result.numel(), frozenset(map(float, values)))
+                raw = self._raw.of(other)
+                if raw is None:
+                    values = other.detach().reshape(-1)[:_MOST].tolist()
+                    raw = frozenset(map(float, values))
+                self._factors[line] = UnitRatio(result.numel(), raw)
             elif name in _CLIPS:
                 self._clipped.add(line)
             if line in self._clipped and line in self._factors:

@@ -4,6 +4,7 @@ import ast
 import dis
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.optim.lr_scheduler import (
     LRScheduler,
     OneCycleLR,
     PolynomialLR,
+    ReduceLROnPlateau,
 )
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
@@ -25,7 +27,7 @@ from gradscope.capture.training.event_log import known, number, unread
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import stem
 from gradscope.capture.training.optimizers import Known, learning_rate
-from gradscope.capture.training.plateaus import Plateaus
+from gradscope.capture.training.schedules import Schedules
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import EpochEvent, SchedulerEvent
 
@@ -130,13 +132,13 @@ class Schedulers:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
-        self._plateaus = Plateaus(training.guard, training.locations)
+        self._schedules = Schedules(training.guard, training.locations)
         self._depth = 0
         """Number of nested calls: some schedulers step others."""
 
     def install(self, patches: Patches) -> None:
         """Start observing."""
-        self._plateaus.install(patches)
+        self._schedules.install(patches)
         patches.wrap(LRScheduler, _INNER, self._wrap)
         # Some classes, such as `ReduceLROnPlateau`, do not call the base class.
         for kind in _with_steps_of_their_own():
@@ -183,16 +185,14 @@ class Schedulers:
         if optimizer is not None:
             entry = training.optimizers.of(optimizer)
             _note_plan(entry, scheduler)
-            plateau = self._plateaus.line(scheduler)
-            entry.is_changed |= plateau != entry.plateau
-            entry.plateau = plateau or entry.plateau
+            _note_line(entry, scheduler, self._schedules.line(scheduler))
         if optimizer is not None and isinstance(scheduler, LambdaLR):
             _note_function(training.optimizers.of(optimizer), scheduler)
         training.event_log.note(
             "scheduler",
             location,
             known(SchedulerEvent, lr_before=unread(before), lr_after=unread(rate))
-            | self._plateaus.numbers(scheduler, *given, location),
+            | self._schedules.numbers(scheduler, *given, location),
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
@@ -207,10 +207,26 @@ _PLANNED = {
 """By class: the attribute with the number of steps that a schedule is planned for."""
 
 
+_PLANNED_OF_WARM_UP = "num_training_steps"
+"""Argument with this number of the factors that transformers makes: `get_linear_schedule_…`."""
+
+
+def _note_line(entry: Known, scheduler: LRScheduler, line: Line | None) -> None:
+    """Note the line that made a scheduler."""
+    plateau = line if isinstance(scheduler, ReduceLROnPlateau) else None
+    entry.is_changed |= plateau != entry.plateau or (line is not None and entry.schedule is None)
+    entry.plateau = plateau or entry.plateau
+    entry.schedule = entry.schedule or line
+
+
 def _note_plan(entry: Known, scheduler: LRScheduler) -> None:
     """Note the number of steps that a scheduler is planned for."""
     attribute = _PLANNED.get(type(scheduler))
     planned = None if attribute is None else getattr(scheduler, attribute, None)
+    if isinstance(scheduler, LambdaLR) and scheduler.lr_lambdas:
+        function = scheduler.lr_lambdas[0]
+        if isinstance(function, partial):
+            planned = function.keywords.get(_PLANNED_OF_WARM_UP)
     if entry.planned_steps is None and type(planned) is int:
         entry.planned_steps, entry.is_changed = planned, True
 

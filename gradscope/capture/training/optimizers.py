@@ -57,6 +57,8 @@ class Known:
     """Number of steps that its scheduler is planned for; None without such a number."""
     plateau: Line | None = None
     """Line that made its `ReduceLROnPlateau`."""
+    schedule: Line | None = None
+    """Line that made its scheduler."""
     undecayed: frozenset[int] = frozenset()
     """By `id`: parameters without weight decay, if other groups have one."""
     name_filters: tuple[tuple[str, Line], ...] = ()
@@ -86,6 +88,7 @@ class Known:
             rate_function=site_of(self.rate_function),
             planned_steps=self.planned_steps,
             plateau_site=site_of(self.plateau),
+            schedule_site=site_of(self.schedule),
             undecayed=tuple(
                 sorted(
                     entry.index

@@ -121,6 +121,8 @@ class TrainedOptimizer:
     """
     plateau_site: int | None = None
     """Line that made its `ReduceLROnPlateau`; None without one."""
+    schedule_site: int | None = None
+    """Line that made its learning-rate scheduler; None if it was made before recording started."""
     undecayed: tuple[int, ...] = ()
     """Parameters without weight decay, if other groups have one."""
     name_filters: tuple[tuple[str, int], ...] = ()

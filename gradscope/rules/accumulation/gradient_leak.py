@@ -1,12 +1,14 @@
 """GS317: gradients of one loss in the step of another loss's optimizer."""
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
-from gradscope.analysis.recording_index import RecordingIndex, captured_lines
-from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.analysis.recording_index import RecordingIndex, captured_lines, derived_once
+from gradscope.analysis.windows import Series, Window, Windows, events_of
 from gradscope.frozen import dataclass
 from gradscope.recording.events import BackwardEvent, GradEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
@@ -52,10 +54,12 @@ class GradientLeak(Rule):
         steps, a second backward at another line reaches them again, and only then their optimizer
         steps, alone, with no zero_grad of its parameters since before the first. It is reported if
         this is so in half of the optimizer's steps, and in `steps` at least. It is an error if the
-        first backward reaches all that the second does, a warning if it reaches a part. It is a
-        warning, too, if the first backward is for a tensor that requires grad and that no optimizer
-        steps, and the last one, at another line, does not depend on such a tensor. Derivatives by
-        `autograd.grad` between the two make it a penalty, and no finding.
+        first backward reaches all that the second does, a warning if it reaches a part. Both may be
+        at one line, that of a helper, if the first backward reaches what the other optimizer holds
+        and the second never does. It is a warning, too, if the first backward is for a tensor that
+        requires grad and that no optimizer steps, and the last one, at another line, does not
+        depend on such a tensor. Derivatives by `autograd.grad` between the two make it a penalty,
+        and no finding.
 
     How to fix it:
         Call zero_grad() right before the backward whose gradients the step should use. For an
@@ -134,7 +138,9 @@ class GradientLeak(Rule):
 
     def _finding(self, context: RuleContext, series: Series, leaks: list["_Leak"]) -> Finding:
         leak = leaks[-1]
-        what = f"{leak.foreign.subject}.backward()" if leak.foreign.subject else "a backward"
+        name = leak.foreign.subject
+        # A library's own wrapper of backward() has only `*args`.
+        what = f"{name}.backward()" if name and not name.startswith("*") else "a backward"
         return self.finding(
             context,
             message=(
@@ -207,13 +213,53 @@ class _Reaches:
                 found[site] = found.get(site, reached) & reached
         return found
 
+    @cached_property
+    def _by_turn(self) -> dict[tuple[int | None, int | None], frozenset[int]]:
+        """By line and by the optimizer that steps next: what a captured backward has reached."""
+        recording = self.indexed.recording
+        known = {record.name: record.index for record in recording.parameters}
+        order = sorted((record.step, record.order) for record in recording.events)
+        steps = list(only(StepEvent, derived_once(recording, events_of)))
+        found: dict[tuple[int | None, int | None], frozenset[int]] = {}
+        for captured, site in captured_lines(recording):
+            position = bisect_left(order, (captured.step, captured.order))
+            following = bisect_left(steps, position, key=attrgetter("position"))
+            names = captured.recording.parameters
+            if following < len(steps):
+                turn = site, steps[following].optimizer
+                found[turn] = found.get(turn, frozenset()) | {
+                    known[names[stat.parameter].name]
+                    for stat in captured.recording.parameter_stats
+                    if stat.reach in ("gradient", "zero") and names[stat.parameter].name in known
+                }
+        return found
+
+    def are_apart(self, own: BackwardEvent, series: Series, users: Sequence[StepEvent]) -> bool:
+        """Return whether a line serves two losses, such as that of a helper for both optimizers.
+
+        Before the steps of the other optimizer, its backward reaches what that one holds; before
+        those of this optimizer, it never does.
+        """
+        for user in users:
+            theirs = self._by_turn.get((own.site, user.optimizer), frozenset()) - set(
+                series.parameters
+            )
+            ours = [
+                reached
+                for (site, optimizer), reached in self._by_turn.items()
+                if site == own.site and optimizer in series.optimizers
+            ]
+            if theirs and ours and not any(theirs & reached for reached in ours):
+                return True
+        return False
+
 
 def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
     """Return the leak in a step of an optimizer, None without one."""
     zeros = window.zeros(series.optimizers)
     if not zeros:
         return None  # old gradients, which is another mistake
-    reaches = context.shared(_Reaches).by_line
+    reaches, turns = context.shared(_Reaches).by_line, context.shared(_Reaches)
     held = frozenset(series.parameters)
     passes = [
         (event, reached)
@@ -233,10 +279,11 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
         return None
     own, of_own = passes[-1]
     for foreign, reached in passes[:-1]:
-        is_used = any(foreign.position < one.position < own.position for one in others)
+        users = [one for one in others if foreign.position < one.position < own.position]
+        is_apart = foreign.site != own.site or turns.are_apart(own, series, users)
         # Without a step of another optimizer in between, nothing has used the first pass: it is a
         # second loss of this optimizer.
-        if foreign.site != own.site and is_used and reached & of_own:
+        if is_apart and users and reached & of_own:
             return _Leak(
                 foreign=foreign,
                 own=own,

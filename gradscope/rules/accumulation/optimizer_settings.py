@@ -132,10 +132,11 @@ class DecayFilterWithoutMatch(Rule):
         Nothing fails: a word that no name contains is simply never true.
 
     How it is measured:
-        The file that makes the optimizer is searched for `any(word in name for word in words)`, and
-        for `"norm" in name or "bias" in name`. Such a filter is judged if the parameters whose
-        names it matches are exactly those without weight decay. The rule reports a word that means
-        norms and is in no name of the model, if parameters of norms have weight decay.
+        The file that makes the optimizer is searched for `any(word in name for word in words)`,
+        where the words are those of a variable, an argument or a setting, and for `"norm" in name
+        or "bias" in name`. Such a filter is judged if the parameters whose names it matches are
+        exactly those without weight decay. The rule reports a word that means norms and is in no
+        name of the model, if parameters of norms have weight decay.
 
     How to fix it:
         Use a part of the norms' names, or choose them by class or by shape: `p.ndim < 2`.

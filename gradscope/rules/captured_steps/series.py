@@ -164,7 +164,10 @@ def _with_updates(facts: StepFacts, training: Training) -> Iterator[ParameterSta
     updates = training.updates(facts.captured)
     records = facts.recording.parameters
     for stat in facts.recording.parameter_stats:
-        yield replace(stat, update_norm=updates.get(records[stat.parameter].name))
+        update, has_gradient = updates.get(records[stat.parameter].name, (None, False))
+        # A parameter that is frozen for this backward alone may have the gradient of another one.
+        is_of_another = stat.reach == "frozen" and has_gradient
+        yield replace(stat, update_norm=None if is_of_another else update)
 
 
 def _evidence(facts: StepFacts, training: Training, has_functions: bool) -> Iterator[object]:

@@ -22,7 +22,7 @@ from gradscope.recording.events import (
 )
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
-from gradscope.recording.norm_table import norms_of
+from gradscope.recording.norm_table import CODES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.captured_steps.run_facts import (
@@ -37,6 +37,7 @@ from gradscope.rules.captured_steps.run_facts import (
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import cut_lines
 
+_REACHED = CODES["gradient"]
 _SOUGHT = 20
 """Maximum number of consecutive steps that a scaler skips until it finds its scale, which it halves
 each time.
@@ -289,12 +290,18 @@ class Training:
             found -= cut & self._stepped(captured)
         return frozenset(found)
 
-    def updates(self, captured: CapturedStep) -> Mapping[str, float]:
-        """Return by how much the steps after a backward moved the parameters, by name."""
+    def updates(self, captured: CapturedStep) -> Mapping[str, tuple[float, bool]]:
+        """Return by how much the steps after a backward moved the parameters, by name.
+
+        Also whether they had a gradient then, of this backward or of another one.
+        """
         norms, records = norms_of(self.recording), self.recording.parameters
         rows = [row for event in self._uses(captured).steps for row in norms.rows_of(event.step)]
         return {
-            records[norms.parameters[row]].name: norms.updates[row]
+            records[norms.parameters[row]].name: (
+                norms.updates[row],
+                norms.reaches[row] == _REACHED,
+            )
             for row in rows
             if norms.updates[row] >= 0
         }

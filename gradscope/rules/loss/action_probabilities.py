@@ -247,8 +247,9 @@ class RatioAlwaysOne(Rule):
         was computed without gradient, and not detached from the other. The exponential is clamped,
         and multiplied by a tensor such as the advantages, of at least eight different numbers. In
         two steps at least half of these numbers are those of earlier captured steps: the same data
-        train again. No captured step has another ratio at this line. Steps that train on new data
-        each have a ratio of 1 for good reason.
+        train again. Of numbers that are normalised in each step, those before count, if nearly all
+        of them differ. No captured step has another ratio at this line. Steps that train on new
+        data each have a ratio of 1 for good reason.
 
     How to fix it:
         Store the log-probabilities when the data are made, and use these in all epochs.

@@ -92,3 +92,32 @@ def test_a_freeze_that_no_captured_step_shows(keeps_zeros, tmp_path):
     for one in found:
         assert set(one.parameters) == {"model.0.weight", "model.0.bias"}
         assert "zero_grad" in one.location.source or "requires_grad_" in one.location.source
+
+
+@pytest.mark.parametrize("decays", [False, True])
+def test_what_is_frozen_for_the_other_loss_alone_may_move(decays, tmp_path):
+    """The generator's passes are accumulated: some precede a step of the critic."""
+
+    def loop():
+        torch.manual_seed(0)
+        maker, critic = torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)
+        of_maker = torch.optim.SGD(maker.parameters(), 0.01)
+        moving = (lambda ps: Decaying(ps, everything=True)) if decays else torch.optim.Adam
+        of_critic = moving(critic.parameters())
+        if decays:
+            critic.requires_grad_(False)
+        for step in range(12):
+            if not decays:
+                of_critic.zero_grad()
+                gap = critic(maker(torch.randn(8, 3)).detach()) - critic(torch.randn(8, 2))
+                gap.mean().backward()
+            of_critic.step()
+            critic.requires_grad_(False)
+            (-critic(maker(torch.randn(8, 3))).mean() / 2).backward()
+            critic.requires_grad_(not decays)
+            if step % 2:
+                of_maker.step()
+                of_maker.zero_grad()
+
+    found = [one for one in run_findings(loop, tmp_path) if one.rule == "GS212"]
+    assert [one.severity for one in found] == ["warning"] * decays

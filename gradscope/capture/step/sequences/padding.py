@@ -21,6 +21,8 @@ _MOST_TOKENS = 8
 """Number of tensors of tokens that are kept until the end of a forward."""
 _MOST = 32
 """Maximum number of reads that are kept."""
+_MOST_POSITIONS = 2
+"""Number of positions of a tensor that are read one by one, unless it is a loop over time."""
 _LEAST = 4
 """Number of sequences below which the padding of a batch says little."""
 
@@ -77,18 +79,25 @@ class BehindPaddingObserver(Observer):
     names = _RECURRENT | {_LOOKUP, _READING}
 
     def __init__(self) -> None:
-        self.found: list[ReadBehindPadding] = []
+        self._found: list[tuple[ReadBehindPadding, set[int]]] = []
+        self._positions = TensorNotes[set[int]]()
+        """Positions that are read one by one, by `id` of the tensor."""
         self._padded: list[Tensor] = []
         """Where tokens are padding, by sequence and position, of sequences that end in it."""
         self._final = TensorNotes[Tensor]()
         """By `id` of a recurrent layer's final states: where its sequences are padding."""
         self._looked_up = 0
 
+    @property
+    def found(self) -> list[ReadBehindPadding]:
+        """Reads of the last position alone. A loop over time reads the others, too."""
+        return [read for read, positions in self._found if len(positions) <= _MOST_POSITIONS]
+
     def wants(self, name: str, args: Args, kwargs: Kwargs) -> bool:
         """Return whether tokens are looked up, or one position of padded sequences is read."""
         if name == _LOOKUP:
             return self._looked_up < _MOST_TOKENS and torch.is_grad_enabled()
-        if not self._padded or len(self.found) >= _MOST:
+        if not self._padded or len(self._found) >= _MOST:
             return False
         return name in _RECURRENT or _position(args) is not None
 
@@ -107,7 +116,8 @@ class BehindPaddingObserver(Observer):
 
     def close(self) -> None:
         """Release the padding."""
-        self.found.clear()
+        self._found.clear()
+        self._positions.clear()
         self._padded.clear()
         self._final.clear()
 
@@ -143,17 +153,28 @@ class BehindPaddingObserver(Observer):
             sequences, length = padded.shape
             dimension, index = position
             shape = source.shape[:2] if dimension == 1 else (source.shape[1], source.shape[0])
-            is_last = shape == (sequences, length) and index in (-1, length - 1)
+            is_read = shape == (sequences, length) and sequences != length
+            if is_read and final is None:
+                self._note(source, index % length)
+            is_last = is_read and index in (-1, length - 1)
             if sequences >= _LEAST and sequences != length and (is_last or final is not None):
-                self._keep(padded, result, line)
+                self._keep(padded, source, result, line)
                 return
 
-    def _keep(self, padded: Tensor, result: Tensor, line: Line) -> None:
+    def _note(self, source: Tensor, position: int) -> None:
+        positions = self._positions.of(source)
+        if positions is None:
+            positions = set()
+            self._positions.keep(source, positions)
+        positions.add(position)
+
+    def _keep(self, padded: Tensor, source: Tensor, result: Tensor, line: Line) -> None:
         outcome = next(map(without_node, edges(result)), None)
         ends = int(padded[:, -1].sum())
         if outcome is not None and ends:
             share = float(padded.double().mean())
-            self.found.append(ReadBehindPadding(line, outcome, padded.shape[0], ends, share))
+            read = ReadBehindPadding(line, outcome, padded.shape[0], ends, share)
+            self._found.append((read, self._positions.of(source) or set()))
 
 
 def _position(args: Args) -> tuple[int, int] | None:

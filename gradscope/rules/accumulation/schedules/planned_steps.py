@@ -1,15 +1,16 @@
 """GS324 and GS326: schedules that are stepped more rarely, or more often, than planned."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby, pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from gradscope.analysis.windows import Series, Windows
 from gradscope.frozen import dataclass
 from gradscope.phrasing import short
-from gradscope.recording.events import EpochEvent, only
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.events import EpochEvent, SchedulerEvent, only
+from gradscope.recording.evidence.training import LibraryCall
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
@@ -26,9 +27,24 @@ _OFTENER = 1.5
 give 2, and a step that a gradient scaler skips hardly adds one."""
 _STEPS = 10
 """Number of optimizer steps below which nothing is judged."""
+_WARMED_UP = "LambdaLR"
+"""Class of the schedules of transformers that know their number of steps."""
+
+_Basis = Literal["steps", "epochs", "training"]
+_AS_MANY: Mapping[_Basis, str] = {
+    "steps": "as many as the optimizer makes steps, ",
+    "epochs": "as many as the run has epochs, ",
+    "training": "",
+}
+_REMEDIES: Mapping[_Basis, str] = {
+    "steps": "call scheduler.step() after optimizer.step(), and not for each micro-batch",
+    "epochs": "call scheduler.step() after each epoch, or plan the schedule for all batches",
+    "training": "plan the schedule for all steps of the training: epochs times batches",
+}
 _PASSING = frozenset({"CosineAnnealingLR", "PolynomialLR"})
 """Schedules whose end is the end of a training: the first one rises again, the second stays at 0.
 """
+_ENDING = _PASSING | {_WARMED_UP}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +112,7 @@ class ScheduleSteppedRarely(Rule):
             if not 0 < made < _SHARE * steps:
                 continue
             call = calls[0][0]
+            site, beside = _schedule_lines(context, series, call)
             rate = series.windows[-1].step.lr
             name = call.subject or "the scheduler"
             yield self.finding(
@@ -107,8 +124,11 @@ class ScheduleSteppedRarely(Rule):
                 ),
                 remedy="call scheduler.step() after every optimizer.step(), or plan the schedule "
                 "in epochs",
-                site=call.site,
-                related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+                site=site,
+                related=(
+                    beside,
+                    context.related(series.windows[0].step.site, "the optimizer steps here"),
+                ),
                 parameters=series.parameters,
                 evidence={"steps_planned": planned, "steps": steps, "scheduler_steps": made},
                 count=steps,
@@ -136,6 +156,7 @@ class ScheduleSteppedRarely(Rule):
         if stages[-1] >= self.warm_up_rate * own:
             return
         call = calls[0][0]
+        site, beside = _schedule_lines(context, series, call)
         yield self.finding(
             context,
             message=(
@@ -144,8 +165,11 @@ class ScheduleSteppedRarely(Rule):
             ),
             remedy="call scheduler.step() after every optimizer.step(), or plan the warm-up in "
             "epochs",
-            site=call.site,
-            related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+            site=site,
+            related=(
+                beside,
+                context.related(series.windows[0].step.site, "the optimizer steps here"),
+            ),
             parameters=series.parameters,
             evidence={
                 "warm_up_rate": stages[-1] / own,
@@ -176,6 +200,21 @@ def _end_of_line(series: Series, stages: list[float]) -> float | None:
     return stages[0] + planned * rises[0] if is_straight else None
 
 
+def _schedule_lines(
+    context: RuleContext, series: Series, call: SchedulerEvent
+) -> tuple[int | None, RelatedLocation | None]:
+    """Return the line of a schedule's step, and the line that made the schedule beside it.
+
+    Where a trainer steps the schedule, the line that made it comes first: a call such as
+    `trainer.fit` says nothing of it.
+    """
+    made = None if series.record is None else series.record.schedule_site
+    trainers = {one.caller for one in context.recording.evidence_of(LibraryCall)}
+    if made is not None and call.site in trainers:
+        return made, context.related(call.site, "the trainer steps it here")
+    return call.site, context.related(made, "the schedule is made here")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOutrunsPlan(Rule):
     """A learning-rate schedule is stepped more often than it is planned for.
@@ -184,7 +223,8 @@ class ScheduleOutrunsPlan(Rule):
         `CosineAnnealingLR(optimizer, T_max=epochs)` or `PolynomialLR(…, total_iters=epochs)` whose
         `step()` is called after each batch and not after each epoch. And a schedule that is planned
         for the steps of the optimizer, but stepped for each of the batches whose gradients are
-        added up for one.
+        added up for one. And a schedule of transformers, such as `get_linear_schedule_with_warmup`,
+        that is planned for the steps of one epoch, and serves several.
 
     Why it matters:
         The schedule reaches its end early: within the first epoch, or at a fraction of the
@@ -195,7 +235,8 @@ class ScheduleOutrunsPlan(Rule):
         The number of steps that the scheduler is planned for is exactly the number of iterations
         over a `DataLoader` in the run, at least `least`, and its `step()` is called more often than
         twice that. Or it is exactly the number of the optimizer's steps, at least ten, and its
-        `step()` is called at least 1.5 times as often.
+        `step()` is called at least 1.5 times as often. Schedules of transformers tell their number
+        of training steps: it is at least ten, and `step()` is called at least 1.5 times as often.
 
     How to fix it:
         Call `scheduler.step()` after each epoch, or plan the schedule for
@@ -229,48 +270,67 @@ class ScheduleOutrunsPlan(Rule):
         """Yield a finding for every optimizer whose schedule ends early."""
         windows = context.shared(Windows)
         begun = list(only(EpochEvent, windows.events))
-        epochs = set(Counter(one.site for one in begun).values())
-        lengths = {one.batches for one in begun if one.batches is not None}
         for series in windows.series:
             planned = series.planned_steps
-            calls = [one for one in series.scheduler_calls if one[0].subject in _PASSING]
+            calls = [one for one in series.scheduler_calls if one[0].subject in _ENDING]
             made = sum(count for _, count in calls)
-            if planned is None:
+            basis = _basis(context, series, begun, made, self.least) if calls else None
+            if planned is None or basis is None:
                 continue
-            is_of_steps = planned == series.step_count >= _STEPS
-            # Of a long run, only some epochs are recorded. Each has a call for every batch;
-            # the one after the last step is not counted.
-            is_of_epochs = (
-                any(made <= planned * length <= made + 1 for length in lengths)
-                if windows.kept.missing
-                else planned in epochs
-            )
-            if not is_of_steps and (not is_of_epochs or planned < self.least):
-                continue
-            limit = _OFTENER * planned if is_of_steps else 2.0 * planned
+            limit = 2.0 * planned if basis == "epochs" else _OFTENER * planned
             context.measured(self.code, "scheduler_steps", made, limit, subject=series.name)
-            if made < limit or (made == limit and not is_of_steps):
+            if made < limit or (made == limit and basis == "epochs"):
                 continue
             call = calls[0][0]
+            site, beside = _schedule_lines(context, series, call)
             rates = [one.lr_after for one, _ in calls if one.lr_after is not None]
-            of = "the optimizer makes steps" if is_of_steps else "the run has epochs"
             yield self.finding(
                 context,
                 message=(
-                    f"{call.subject} is planned for {planned:,} steps, as many as {of}, and is "
+                    f"{call.subject} is planned for {planned:,} steps, {_AS_MANY[basis]}and is "
                     f"stepped {made:,} times: the schedule of {series.name} ends early"
                     + (f", and the rate ends at {short(rates[-1])}" if rates else "")
                 ),
-                remedy=(
-                    "call scheduler.step() after optimizer.step(), and not for each micro-batch"
-                    if is_of_steps
-                    else "call scheduler.step() after each epoch, or plan the schedule for all "
-                    "batches"
+                remedy=_REMEDIES[basis],
+                site=site,
+                related=(
+                    beside,
+                    context.related(series.windows[0].step.site, "the optimizer steps here"),
                 ),
-                site=call.site,
-                related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
                 parameters=series.parameters,
                 evidence={"steps_planned": planned, "scheduler_steps": made, "limit": limit},
                 count=made,
                 step=call.step,
             )
+
+
+def _basis(
+    context: RuleContext, series: Series, begun: list[EpochEvent], made: int, least: int
+) -> _Basis | None:
+    """Return what a schedule is planned for; None if nothing tells.
+
+    Args:
+        context: What is judged.
+        series: The steps of the optimizer.
+        begun: The iterations over loaders.
+        made: Number of steps of the schedule.
+        least: Number of epochs below which nothing is judged.
+    """
+    planned = series.planned_steps
+    if planned is None:
+        return None
+    if planned == series.step_count >= _STEPS:
+        return "steps"
+    lengths = {one.batches for one in begun if one.batches is not None}
+    # Of a long run, only some epochs are recorded. Each has a call for every batch; the one after
+    # the last step is not counted.
+    is_of_epochs = (
+        any(made <= planned * length <= made + 1 for length in lengths)
+        if context.shared(Windows).kept.missing
+        else planned in set(Counter(one.site for one in begun).values())
+    )
+    if is_of_epochs and planned >= least:
+        return "epochs"
+    # A warm-up with a decay serves a whole training.
+    subjects = {call.subject for call, _ in series.scheduler_calls}
+    return "training" if planned >= _STEPS and subjects == {_WARMED_UP} else None

@@ -133,6 +133,34 @@ def trunk_that_steps_after_its_heads(p):
     p.of_maker.step()
 
 
+def updated(loss, optimizer):
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def updated_afresh(loss, optimizer):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def leaking_in_a_helper(p):
+    updated(p.score(p.made(), 1.0), p.of_maker)
+    updated(p.judging(p.made().detach()), p.of_judge)
+
+
+def apart_in_a_helper(p):
+    updated_afresh(p.score(p.made(), 1.0), p.of_maker)
+    updated_afresh(p.judging(p.made().detach()), p.of_judge)
+
+
+def trunk_and_head_in_a_helper(p):
+    """The judge is a head of both losses, and steps with the second one of each pair."""
+    updated(p.score(p.made(), 1.0), p.of_maker)
+    updated(p.score(p.made(), 0.0), p.of_judge)
+
+
 LOOPS = {
     one.__name__: one
     for one in (
@@ -147,9 +175,12 @@ LOOPS = {
         two_losses_then_two_steps,
         two_parts_of_the_judges_loss,
         trunk_that_steps_after_its_heads,
+        leaking_in_a_helper,
+        apart_in_a_helper,
+        trunk_and_head_in_a_helper,
     )
 }
-SICK = {"leaking": 0, "upstream": 0, "zeroed_too_early": 1}
+SICK = {"leaking": 0, "upstream": 0, "zeroed_too_early": 1, "leaking_in_a_helper": 0}
 """By name of a loop: which of its backward calls, counted from 0, leaves the gradients."""
 
 

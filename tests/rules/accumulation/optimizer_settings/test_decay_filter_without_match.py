@@ -52,6 +52,28 @@ def is_exempt(name, p):
     return "bias" in name or "norm" in name  # words
 optimizer = grouped(model, is_exempt)
 """
+ATTRIBUTE = """
+from dataclasses import dataclass, field
+@dataclass
+class Config:
+    lr: float = 1e-3
+    no_decay: list[str] = field(default_factory=lambda: WORDS)  # words
+config = Config()
+optimizer = grouped(model, lambda n, p: any(word in n for word in config.no_decay))
+"""
+ARGUMENT = """
+from types import SimpleNamespace
+config = SimpleNamespace(lr=1e-3, no_decay=WORDS)  # words
+optimizer = grouped(model, lambda n, p: any(word in n for word in config.no_decay))
+"""
+KEY = """
+config = {"lr": 1e-3, "no_decay": WORDS}  # words
+optimizer = grouped(model, lambda n, p: any(word in n for word in config["no_decay"]))
+"""
+OTHER_SETTING = """
+config = {"no_decay": ["bias"], "adapted": WORDS}
+optimizer = grouped(model, lambda n, p: any(word in n for word in config["no_decay"]))
+"""
 
 
 def found(tmp_path, text, words='["bias", "LayerNorm.weight"]'):
@@ -61,11 +83,15 @@ def found(tmp_path, text, words='["bias", "LayerNorm.weight"]'):
     return [one for one in findings if one.rule == "GS329"]
 
 
-@pytest.mark.parametrize("text", [VARIABLE, INLINE, DEFAULT, EITHER])
+@pytest.mark.parametrize("text", [VARIABLE, INLINE, DEFAULT, EITHER, ATTRIBUTE, ARGUMENT, KEY])
 def test_a_filter_that_matches_no_norm_is_told_at_its_words(tmp_path, text):
     one = only(found(tmp_path, text), "GS329")
     assert {one.location.line} == marked_lines(tmp_path / "train.py", "# words")
     assert [name.removeprefix("model.") for name in one.parameters] == ["ln_1.weight"]
+
+
+def test_words_of_another_setting_are_no_finding(tmp_path):
+    assert not found(tmp_path, OTHER_SETTING)
 
 
 def test_a_group_that_stays_empty_is_found_too(tmp_path):

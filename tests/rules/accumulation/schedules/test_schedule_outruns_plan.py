@@ -1,11 +1,14 @@
 """GS326, judged from loops as users write them."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import (
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
+    LambdaLR,
     LinearLR,
     PolynomialLR,
 )
@@ -61,6 +64,33 @@ def test_a_schedule_of_epochs_in_each_batch_is_found(tmp_path, schedule, epochs,
     assert evidence["steps_planned"] == epochs
     # The last call comes after the last step.
     assert evidence["scheduler_steps"] == epochs * BATCHES - 1
+
+
+def warmed_up(planned):
+    """Return a maker of a linear schedule with a warm-up, as transformers makes it."""
+
+    def factor(step, *, num_warmup_steps, num_training_steps):
+        if step < num_warmup_steps:
+            return step / num_warmup_steps
+        return max(0.0, (num_training_steps - step) / (num_training_steps - num_warmup_steps))
+
+    given = {"num_warmup_steps": 2, "num_training_steps": planned}
+    return lambda sgd: LambdaLR(sgd, functools.partial(factor, **given))  # made
+
+
+@pytest.mark.parametrize(
+    ("planned", "is_found"), [(10, True), (15, False), (14, False), (9, False)]
+)
+def test_a_warm_up_that_is_planned_for_one_epoch_is_found(tmp_path, planned, is_found):
+    """Its 20th call comes after the last step, so 19 are counted."""
+    found = trained(tmp_path, warmed_up(planned), epochs=4)
+    assert [dict(one.evidence)["scheduler_steps"] for one in found] == [19] * is_found
+    for one in found:
+        assert any("# made" in line.source for line in one.related)
+
+
+def test_a_warm_up_that_is_planned_for_all_steps_is_fine(tmp_path):
+    assert not trained(tmp_path, warmed_up(20), epochs=4)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ def told(tmp_path, layer, read, pad=AT_END, padding="0"):
 SICK = {
     "last output": (GRU, "state = self.layer(x)[0][:, -1]  # here"),
     "last output by number": (LSTM, "state = self.layer(x)[0][:, LENGTH - 1, :]  # here"),
+    "first and last output": (
+        GRU,
+        "output = self.layer(x)[0]\n        state = output[:, 0] + output[:, -1]  # here",
+    ),
     "final state": (GRU, "state = self.layer(x)[1][-1]  # here"),
     "final state of an LSTM": (LSTM, "state = self.layer(x)[1][0][0]  # here"),
     "positions first": (
@@ -98,6 +102,22 @@ HEALTHY = {
     "no padding": (GRU, LAST, "pass", "0"),
     "a usual token": (GRU, LAST, AT_END, "None"),
     "one sequence in four": (GRU, LAST, "tokens[::4, 9:] = 0", "0"),
+    "each position in turn": (
+        GRU,
+        "outputs = self.layer(x)[0]\n        state = torch.zeros(len(tokens), 8)\n"
+        "        for time in range(LENGTH):\n"
+        "            state = torch.tanh(0.5 * state + outputs[:, time])",
+        AT_END,
+        "0",
+    ),
+    "each position backwards": (
+        GRU,
+        "outputs = self.layer(x)[0]\n        state = torch.zeros(len(tokens), 8)\n"
+        "        for time in reversed(range(LENGTH)):\n"
+        "            state = torch.tanh(0.5 * state + outputs[:, time])",
+        AT_END,
+        "0",
+    ),
     "a part": (GRU, "state = self.layer(x)[0][:, 2:5].mean(1)", AT_END, "0"),
 }
 

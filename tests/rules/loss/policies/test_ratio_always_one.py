@@ -34,7 +34,25 @@ class Continuous(nn.Module):
         return Normal(self.mean(states).squeeze(1), self.spread.exp())
 
 
-def trained(tmp_path, policy, *, recomputed, epochs=EPOCHS, parts=1, rewards=torch.randn):
+def kept(advantages):
+    return advantages
+
+
+def normalised(advantages):
+    """Advantages with the mean and the deviation of the states of one step."""
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def trained(
+    tmp_path,
+    policy,
+    *,
+    recomputed,
+    epochs=EPOCHS,
+    parts=1,
+    rewards=torch.randn,
+    scaled=kept,
+):
     """Train a policy by PPO.
 
     Args:
@@ -43,6 +61,7 @@ def trained(tmp_path, policy, *, recomputed, epochs=EPOCHS, parts=1, rewards=tor
         epochs: Number of times that each state trains it.
         parts: Number of steps per epoch, each on other states.
         rewards: Makes the reward of each of so many states.
+        scaled: Makes the advantages of a step of their rewards.
     """
     torch.manual_seed(0)
     policy = policy()
@@ -62,7 +81,7 @@ def trained(tmp_path, policy, *, recomputed, epochs=EPOCHS, parts=1, rewards=tor
                     old = again if recomputed else stored[part]
                     ratio = (policy(states[part]).log_prob(actions[part]) - old).exp()
                     clipped = torch.clamp(ratio, 0.8, 1.2)
-                    gained = advantages[part]
+                    gained = scaled(advantages[part])
                     loss = -torch.min(gained * ratio, gained * clipped).mean()
                     adam.zero_grad()
                     loss.backward()
@@ -73,8 +92,9 @@ def trained(tmp_path, policy, *, recomputed, epochs=EPOCHS, parts=1, rewards=tor
 
 @pytest.mark.parametrize("policy", [Discrete, Continuous])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_old_probabilities_of_the_current_policy_are_found(policy, parts, tmp_path):
-    (found,) = trained(tmp_path, policy, recomputed=True, parts=parts)
+@pytest.mark.parametrize("scaled", [kept, normalised])
+def test_old_probabilities_of_the_current_policy_are_found(policy, parts, scaled, tmp_path):
+    (found,) = trained(tmp_path, policy, recomputed=True, parts=parts, scaled=scaled)
     assert found.severity == "warning"
     assert found.location.source.startswith("ratio = ")
     assert dict(found.evidence)["ratios"] == 32 // parts
@@ -83,6 +103,11 @@ def test_old_probabilities_of_the_current_policy_are_found(policy, parts, tmp_pa
 def correct(count):
     """Rewards of 0 and 1, as for answers that are right or wrong."""
     return torch.randint(0, 2, (count,)).float()
+
+
+def graded(count):
+    """Rewards of few different numbers, as of a rubric: other data have the same."""
+    return torch.randint(0, 20, (count,)).float()
 
 
 @pytest.mark.parametrize(
@@ -95,10 +120,23 @@ def correct(count):
             {"recomputed": True, "epochs": 1, "parts": 2},
             {"recomputed": True, "epochs": 1, "rewards": correct},
             {"recomputed": False, "epochs": 1},
+            {"recomputed": False, "parts": 2, "scaled": normalised},
+            {"recomputed": True, "epochs": 1, "parts": 2, "scaled": normalised},
+            {"recomputed": True, "epochs": 1, "rewards": graded, "scaled": normalised},
         ],
         3,
     ),
-    ids=["stored", "in parts", "once", "once in parts", "rewards of 0 and 1", "stored once"],
+    ids=[
+        "stored",
+        "in parts",
+        "once",
+        "once in parts",
+        "rewards of 0 and 1",
+        "stored once",
+        "stored and normalised",
+        "once and normalised",
+        "grades",
+    ],
 )
 def test_ratios_of_other_policies_and_of_new_data_are_fine(chosen, tmp_path):
     assert not trained(tmp_path, Discrete, **chosen)

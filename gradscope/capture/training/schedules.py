@@ -1,4 +1,4 @@
-"""Reads what a `ReduceLROnPlateau` is given: the metric, and whether the script calls it a loss."""
+"""Notes where schedules are made, and reads the metric that a `ReduceLROnPlateau` is given."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.source.lines import Line
@@ -32,20 +32,22 @@ _MOST_FOLLOWED = 3
 """Maximum number of assignments and functions that are followed to what a metric is made of."""
 
 
-class Plateaus:
-    """Notes where schedulers of a metric are made, and what their steps are given."""
+class Schedules:
+    """Notes where schedulers are made, and what the steps of those of a metric are given."""
 
     def __init__(self, guard: Guard, locations: Locations) -> None:
         self._guard, self._locations = guard, locations
-        self._made: WeakKeyDictionary[ReduceLROnPlateau, Line] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[LRScheduler, Line] = WeakKeyDictionary()
 
     def install(self, patches: Patches) -> None:
         """Start to observe where they are made."""
+        patches.wrap(LRScheduler, "__init__", self._wrap_making)
+        # It does not call the base class.
         patches.wrap(ReduceLROnPlateau, "__init__", self._wrap_making)
 
-    def line(self, scheduler: object) -> Line | None:
-        """Return the line that made a scheduler; None if it is of another class."""
-        return self._made.get(scheduler) if isinstance(scheduler, ReduceLROnPlateau) else None
+    def line(self, scheduler: LRScheduler) -> Line | None:
+        """Return the line that made a scheduler; None if it was made before."""
+        return self._made.get(scheduler)
 
     @staticmethod
     def numbers(
@@ -77,7 +79,7 @@ class Plateaus:
 
         return __init__
 
-    def _note(self, scheduler: ReduceLROnPlateau, frame: FrameType) -> None:
+    def _note(self, scheduler: LRScheduler, frame: FrameType) -> None:
         line = self._locations.of(frame).user
         if line is not None:
             self._made[scheduler] = line
