@@ -24,7 +24,6 @@ from gradscope.recording.paths import remove_logs
 from gradscope.recording.records import Recording, Skipped, StepRecord
 from gradscope.recording.store import load_recording
 from gradscope.recording.tables import recording_of
-from gradscope.rules.engine import judge
 from gradscope.version import __version__
 
 _NEVER_BACKWARD = {
@@ -196,6 +195,8 @@ def unobserved_result(
         recording: The recording; None if the program was never recorded.
         error: Reason why no gradient was observed.
     """
+    from gradscope.rules.engine import judge  # imports every rule: not where nobody asks
+
     failure = Failure(what=error.what, help=error.help)
     recording = _printed(recording or _empty(planned), failure)
     verdict = _unjudged(judge(recording, planned.settings), failure.what)
