@@ -15,6 +15,10 @@ FORMAT = 2
 """Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
 
 
+_PRIMARY = 0xFF
+"""Bits of SQLite's error codes that tell the kind of error; the others tell which of the kind."""
+
+
 def check_free(path: Path, *, force: bool) -> None:
     """Check that a recording may be written to a path.
 
@@ -124,8 +128,7 @@ def opened_to_read(file: Path) -> Iterator[sqlite3.Connection]:
     """
     _check_file(file)
     try:
-        # By URI: only so can SQLite be kept from creating a file. `as_uri` escapes a `?`.
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
+        with closing(_connected(file)) as base:
             _check_format(base, file)
             base.execute("BEGIN")  # one transaction
             yield base
@@ -140,6 +143,25 @@ def opened_to_read(file: Path) -> Iterator[sqlite3.Connection]:
         raise GradscopeError(f"cannot read `{file}`: {error}", cause=cut_off(file)) from error
     except (KeyError, TypeError) as error:  # a wrong text or a missing value
         raise _damaged(file, repr(error)) from error
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    """Open a file that exists, read-only if SQLite can read it so."""
+    # By URI: only so can SQLite be kept from creating a file. `as_uri` escapes a `?`.
+    uri = file.absolute().as_uri()
+    base = sqlite3.connect(f"{uri}?mode=ro", uri=True)
+    try:
+        base.execute("PRAGMA user_version")
+    except sqlite3.OperationalError as error:
+        base.close()
+        # A process was killed within its first transaction, which SQLite has to roll back.
+        if error.sqlite_errorcode & _PRIMARY != sqlite3.SQLITE_READONLY:
+            raise
+        return sqlite3.connect(f"{uri}?mode=rw", uri=True)
+    except BaseException:
+        base.close()
+        raise
+    return base
 
 
 def _damaged(file: Path, reason: object) -> GradscopeError:

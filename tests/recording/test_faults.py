@@ -17,10 +17,10 @@ from gradscope.recording import writer
 from gradscope.recording.meta import header_of
 from gradscope.recording.paths import check_free
 from gradscope.recording.run_recorder import RunRecorder
-from gradscope.recording.store import load_recording
+from gradscope.recording.store import load_recording, save_recording
 from gradscope.recording.writer import RecordingWriter, start_log
 from gradscope.rules.engine import judge
-from tests.recording.recordings import small
+from tests.recording.recordings import same, small
 from tests.recording.test_thinning import ROOM, numbers, recorder_at, run_step, written
 
 HEADER = header_of(small())
@@ -159,6 +159,25 @@ with open({str(path)!r} + "-shm", "r+b") as index:
             check_free(path, force=True)
         other.communicate("\n")
     check_free(path, force=True)
+
+
+def test_a_file_whose_writer_was_killed_within_its_first_transaction_is_read(tmp_path):
+    path = tmp_path / "a.gradscope"
+    save_recording(small(), path)
+    # So many rows that SQLite writes some of them before the transaction ends.
+    code = f"""
+import os, sqlite3
+base = sqlite3.connect({str(path)!r}, isolation_level=None)
+base.execute("PRAGMA journal_mode = DELETE")
+base.execute("PRAGMA cache_size = 2")
+base.execute("BEGIN")
+rows = ((f"name {{number}}", "x" * 500) for number in range(2_000))
+base.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    assert path.with_name(path.name + "-journal").exists()
+    assert same(load_recording(path), small())
 
 
 def test_of_two_that_want_a_name_one_gets_it(tmp_path):
