@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import isclose, isfinite
+from math import inf, isclose
 from typing import NamedTuple
 
 from gradscope.recording.events import BackwardEvent, BackwardStart, Event, StepEvent, only
@@ -132,7 +132,7 @@ class RunFacts(NamedTuple):
     are_gradients_assigned: bool
     """Whether an optimizer steps with fresh gradients of which no backward is known."""
     last_sound_step: int
-    """The last step with finite gradients; -1 without one."""
+    """The last step with finite gradients that are not all zero; -1 without one."""
     rates: Mapping[int, float]
     """By optimizer: the largest learning rate of its steps."""
 
@@ -144,8 +144,10 @@ def facts_of(events: Sequence[Event]) -> RunFacts:
     for step in steps:
         if step.optimizer is not None and step.lr is not None:
             rates[step.optimizer] = max(rates.get(step.optimizer, 0.0), step.lr)
-    # A norm that is unknown shows nothing unsound.
-    sound = (one.step for one in steps if not one.nonfinite and isfinite(one.norm or 0.0))
+    # A norm that is unknown shows nothing unsound. Zeros may be what a script puts in place of NaN.
+    sound = (
+        one.step for one in steps if not one.nonfinite and (one.norm is None or 0 < one.norm < inf)
+    )
     return RunFacts(
         has_one_line=len({one.site for one in only(BackwardEvent, events)}) <= 1,
         has_one_backward=all((one.backwards or 0) <= 1 for one in steps),

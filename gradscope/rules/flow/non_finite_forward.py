@@ -73,6 +73,7 @@ class NonFiniteForward(Rule):
         "GS111",
         "GS112",
         "GS204",
+        "GS302",
         "GS408",
         "GS602",
         "GS601",
@@ -82,9 +83,8 @@ class NonFiniteForward(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every origin of a loss that is not finite."""
-        # A step that the script or a scaler leaves out breaks no weights. A run in which no step
-        # moves any learns nothing, such as where NaN in gradients is replaced by 0.
-        if context.run is not None and context.run.is_left_out and context.run.moved:
+        # A step that the script or a scaler leaves out breaks no weights.
+        if context.run is not None and context.run.is_left_out:
             return
         loss = loss_word(context)
         lost = [one for one in context.shared(forward_origins) if one.seen.reaches_loss]

@@ -11,6 +11,7 @@ from torch.nn import functional
 import gradscope
 from gradscope.rules.engine import judge
 from tests.nightly import some_on_push
+from tests.rules import watching
 from tests.rules.inspecting import only
 
 
@@ -276,3 +277,22 @@ def test_without_gradients_the_rule_does_not_run():
     recording = inspect(lambda model, h: h.sum()).recording
     bare = dataclasses.replace(recording, tensor_stats=(), parameter_stats=())
     assert "GS103" in {one.rule for one in judge(bare).skipped}
+
+
+@pytest.mark.parametrize(("broken", "codes"), [(range(8), {"GS103"}), ((1, 4), set())])
+def test_nan_that_every_step_replaces_is_told_instead_of_the_zeros(broken, codes, tmp_path):
+    def loop():
+        torch.manual_seed(0)
+        model = nn.Linear(6, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(8):
+            optimizer.zero_grad()
+            out = model(torch.randn(20, 6))
+            apart = (out[:1] - out).square().sum(1)
+            (apart if step in broken else apart + 1).sqrt().mean().backward()
+            for weight in model.parameters():
+                weight.grad = torch.nan_to_num(weight.grad)
+            optimizer.step()
+
+    found = watching.findings_of(loop, tmp_path)
+    assert {one.rule for one in found if one.severity == "error"} == codes
