@@ -3,7 +3,8 @@
 `python -m tests.push_selection tests/rules/loss` runs the tests of a folder with `coverage`, which
 has to be installed, and writes the folder's part of `tests/data/nightly_cases.json` again. At least
 half of the cases of each test stay, and every branch that one of the folder's tests takes is still
-taken by one that stays. Cases that are new, or have new names, run on each push.
+taken by one that stays. Cases that are new, or have new names, run on each push, and so do those
+that fail under `coverage`.
 """
 
 import json
@@ -38,6 +39,7 @@ class Measurement:
         )
         self.seconds: dict[str, float] = {}
         """By test: its processor time."""
+        self.failed: set[str] = set()
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._coverage.start()
@@ -45,6 +47,10 @@ class Measurement:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._coverage.stop()
         self._coverage.save()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item):
@@ -111,8 +117,14 @@ def main(folders: list[str]) -> int:
         file = Path(folder) / "coverage"
         measurement = Measurement(file)
         ended = pytest.main(["-q", *folders], plugins=[measurement])
-        if ended == pytest.ExitCode.OK:
-            write(folders, chosen(measurement.seconds, branches_in(file)))
+        if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            sound = {
+                test: seconds
+                for test, seconds in measurement.seconds.items()
+                if test not in measurement.failed
+            }
+            taken = branches_in(file)
+            write(folders, chosen(sound, {test: taken[test] for test in sound if test in taken}))
     return ended
 
 
