@@ -43,7 +43,8 @@ class GradientErasedBeforeStep(Rule):
         by one, by one line. The finding is an error if the share of such steps is at least
         `error_share`, a warning if it is at least `warning_share`. The second case is an error only
         if the loss was divided by the number of passes. In the third case a step counts if one line
-        zeroed as often before its only backward as a loader that was started has batches.
+        zeroed as often before its only backward as a loader that was started has batches. A pass
+        whose loss is NaN or infinite may be left out, and counts as none.
 
     How to fix it:
         Zero before the first backward of a step, or right after the step.

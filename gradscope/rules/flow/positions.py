@@ -86,8 +86,9 @@ class ReadBehindPadding(Rule):
     How it is measured:
         Padding is the token that an embedding does not learn, `padding_idx`, or what the model's
         attention mask marks, if it ends the sequences. One position of every sequence is read, the
-        last one, or a recurrent layer's final state. If at least half of the sequences end in
-        padding, it is a note; a warning if `share` of all positions are padding, too.
+        last one, or a recurrent layer's final state. A loop that reads each position, too, is none.
+        If at least half of the sequences end in padding, it is a note; a warning if `share` of all
+        positions are padding, too.
 
     How to fix it:
         `pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)` before a

@@ -31,6 +31,7 @@ class FrozenParameterMoves(Rule):
         as a teacher that is a running average. In a run, the updates that are measured once they
         are frozen count, if no gradient ever comes to them again. `zero_grad(set_to_none=False)`
         leaves zeros: momentum, Adam's averages and weight decay then still move the parameters.
+        A parameter that is frozen for one backward alone may move by the gradient of another.
 
     How to fix it:
         Leave it out of the optimizer, or let the optimizer pass over what has no gradient, as
