@@ -126,6 +126,8 @@ class GradientErasedBeforeStep(Rule):
                     "share_limit": self.error_share if is_error else self.warning_share,
                 },
                 count=group.step_count,
+                # Zeros by hand may stand for NaN in all gradients.
+                caused_by=("GS103", "GS104") if by_hand else (),
                 # A loop that steps before backward has nothing to erase before its first step.
                 step=0 if group.step_count >= group.judged - 1 else group.first.step.step,
             )

@@ -73,7 +73,6 @@ class NonFiniteForward(Rule):
         "GS111",
         "GS112",
         "GS204",
-        "GS302",
         "GS408",
         "GS602",
         "GS601",

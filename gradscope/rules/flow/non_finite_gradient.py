@@ -102,7 +102,6 @@ class NonFiniteGradient(Rule):
         "GS111",
         "GS112",
         "GS204",
-        "GS302",
         "GS408",
         "GS601",
         "GS602",
