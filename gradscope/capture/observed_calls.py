@@ -18,6 +18,11 @@ def argument(args: Args, kwargs: Kwargs, position: int, name: str) -> object:
     return args[position] if len(args) > position else (kwargs or {}).get(name)
 
 
+def writes_in_place(name: str) -> bool:
+    """Return whether an operation writes to its first argument, by torch's convention for names."""
+    return name.endswith("_") and not name.endswith("__")
+
+
 class Observer:
     """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
 

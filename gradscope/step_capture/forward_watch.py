@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.naming import shape_of
-from gradscope.capture.observed_calls import Args, Function, Kwargs, argument
+from gradscope.capture.observed_calls import Args, Function, Kwargs, argument, writes_in_place
 from gradscope.capture.reading import is_transforming
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.graph import VIEW_OPERATIONS
@@ -29,7 +29,6 @@ from gradscope.probes.forward.operations import (
     is_readable,
     node_number,
     plain_floats,
-    writes_in_place,
 )
 from gradscope.recording.evidence.failures import Broken
 

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
+from gradscope.capture.observed_calls import writes_in_place
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, nodes_within, tree_of
 
@@ -126,7 +127,7 @@ def _changes(name: str) -> bool:
 
 
 def _is_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+    return writes_in_place(name) and name != "requires_grad_"
 
 
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:

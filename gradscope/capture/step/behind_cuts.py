@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.observed_calls import Args
+from gradscope.capture.observed_calls import Args, writes_in_place
 from gradscope.capture.step.graph import tensors
 from gradscope.capture.tensor_references import TensorNotes, WeakTensor
 
@@ -169,7 +169,7 @@ def frame_of_call() -> FrameType | None:
 
 def is_in_place(name: str) -> bool:
     """Return whether a function of this name writes into its first argument."""
-    return name in _OPERATORS or (name.endswith("_") and not name.endswith("__"))
+    return name in _OPERATORS or writes_in_place(name)
 
 
 class DetachedMemory:

@@ -40,7 +40,7 @@ _IGNORED = -100
 _OF_TWO_CLASSES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
 _POSITION_OF_IGNORED = 4
 
-_OF_TWO = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss"})
+_OF_TWO = _OF_TWO_CLASSES | {"mse_loss"}
 """Functions by which a critic learns to tell two kinds of examples apart."""
 _LOOKUP = "embedding"
 _ELEMENTWISE = frozenset({"mul", "sub"})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradscope.capture.naming import dtype_name, shape_of
-from gradscope.capture.observed_calls import Args
+from gradscope.capture.observed_calls import Args, writes_in_place
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.graph import tensors
@@ -26,7 +26,6 @@ from gradscope.probes.forward.operations import (
     plain_floats,
     reference,
     run_again,
-    writes_in_place,
 )
 from gradscope.recording.evidence.failures import (
     Broken,

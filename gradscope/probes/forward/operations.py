@@ -164,11 +164,6 @@ def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
     return positions
 
 
-def writes_in_place(name: str) -> bool:
-    """Return whether an operation writes to its first argument, by torch's convention for names."""
-    return name.endswith("_") and not name.endswith("__")
-
-
 def reference(positions: Positions, number: NodeNumber | None) -> TensorRef | None:
     """Return a tensor of the recording's graph, None if it is unknown there."""
     if number is None or number.number not in positions:

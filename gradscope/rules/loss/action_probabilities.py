@@ -186,9 +186,8 @@ def _is_share(context: RuleContext, node: NodeRecord, pick: NodeRecord | None) -
     inputs = context.inputs(node.index)
     if node.operation != "DivBackward0" or len(inputs) != 2:
         return False
-    above, below = (context.recording.nodes[one] for one in inputs)
-    while above.kind == "view" or above.operation.startswith(_PICKING):
-        above = context.recording.nodes[context.inputs(above.index)[0]]
+    above = context.behind_views(inputs[0], _PICKING)
+    below = context.recording.nodes[inputs[1]]
     if above.operation != "ExpBackward0":
         return False
     waiting, is_sum = [below], False
@@ -210,10 +209,7 @@ def _is_one_per_row(softmax: NodeRecord, pick: NodeRecord) -> bool:
 def _logits(context: RuleContext, share: NodeRecord) -> Iterator[int]:
     """Yield the operations that made the logits of a softmax, or of its exponentials."""
     for given in context.inputs(share.index):
-        one = context.recording.nodes[given]
-        while one.kind == "view" or one.operation.startswith((*_PICKING, "Exp", "Sum")):
-            one = context.recording.nodes[context.inputs(one.index)[0]]
-        yield one.index
+        yield context.behind_views(given, (*_PICKING, "Exp", "Sum")).index
 
 
 def _is_learned(context: RuleContext, share: NodeRecord, learning: frozenset[int]) -> bool:

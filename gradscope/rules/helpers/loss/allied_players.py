@@ -156,12 +156,8 @@ def _is_of_score(context: RuleContext, error: NodeRecord) -> bool:
     inputs = context.successors.get(error.index, ())
     if len(inputs) != 1:
         return False
-    node = context.recording.nodes[inputs[0].node]
-    while (node.kind == "view" or node.operation == "SigmoidBackward0") and (
-        context.successors.get(node.index)
-    ):
-        node = context.recording.nodes[context.successors[node.index][0].node]
-    return node.operation.startswith(_LAYERS)
+    score = context.behind_views(inputs[0].node, ("SigmoidBackward0",))
+    return score.operation.startswith(_LAYERS)
 
 
 def _layer_of(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
